@@ -1,0 +1,1 @@
+"""One file a question; `make bench` runs all, `make bench NAME=wire` one."""

@@ -1,0 +1,1 @@
+"""The roof: Dataset resources, decisions, clusters, the API and the command `forebay`."""

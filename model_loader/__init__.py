@@ -1,0 +1,1 @@
+"""Model formats to tensors; not built yet."""

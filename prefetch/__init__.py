@@ -1,0 +1,1 @@
+"""What to read before anybody asks for it; so far: warming a Dataset."""

@@ -1,0 +1,1 @@
+"""Scheduling opinions that know where the data is; not built yet."""

@@ -1,0 +1,1 @@
+"""Serving replicas and what their cold start costs; not built yet."""

@@ -1,0 +1,1 @@
+"""Training streams over a Dataset; not built yet."""
