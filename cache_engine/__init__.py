@@ -1,1 +1,58 @@
 """The ground floor: sources, snapshots, cells, workers and the reader of a Dataset. No Kubernetes, no torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cache_engine.errors import (
+    AccessDenied,
+    CacheEngineError,
+    ControllerUnavailable,
+    CorruptBlock,
+    InvalidValue,
+    MissingCredential,
+    NotFound,
+    ObjectChanged,
+    SourceThrottled,
+    SourceUnavailable,
+    UnsupportedSource,
+    WorkerUnavailable,
+)
+
+if TYPE_CHECKING:
+    from cache_engine.client import Client
+
+__all__ = [
+    "AccessDenied",
+    "CacheEngineError",
+    "ControllerUnavailable",
+    "CorruptBlock",
+    "InvalidValue",
+    "MissingCredential",
+    "NotFound",
+    "ObjectChanged",
+    "SourceThrottled",
+    "SourceUnavailable",
+    "UnsupportedSource",
+    "WorkerUnavailable",
+    "datasets",
+    "open",
+]
+
+
+def open(name: str, *, api: str | None = None, **options: Any) -> Client:
+    """Dataset `name` for reading, at its newest snapshot. Close it, or use it in a `with`.
+
+    `api`: the controller's URL; default $FOREBAY_API, else the controller of this machine's `forebay up`.
+    `options`: fields of `config.ReaderConfig`, such as local=False. Raises NotFound, ControllerUnavailable.
+    """
+    from cache_engine import client
+
+    return client.connect(name, api=api, **options)
+
+
+def datasets(*, api: str | None = None) -> list[str]:
+    """The names of the Datasets that the controller knows, sorted. Raises ControllerUnavailable."""
+    from cache_engine import client
+
+    return client.names(api=api)

@@ -20,7 +20,7 @@ class Piece:
 
     start: int
     stop: int
-    bytes: memoryview
+    view: memoryview
 
     @classmethod
     def fetch(cls, reader: Reader, key: bytes, start: int, stop: int) -> Piece:
@@ -40,7 +40,7 @@ class Piece:
         """Copy from `offset` on as much as both sides have; returns how many bytes."""
         count = min(len(into), self.stop - offset)
         begin = offset - self.start
-        into[:count] = self.bytes[begin : begin + count]
+        into[:count] = self.view[begin : begin + count]
         return count
 
 
