@@ -111,7 +111,7 @@ def _parse_segment(shown: str) -> bytes:
 
 
 def _encode(text: str) -> bytes:
-    """UTF-8. Lone surrogates of os.fsdecode become their bytes here, and parse then refuses them: show escapes those."""
+    """UTF-8. Lone surrogates of os.fsdecode become their bytes, and parse then refuses them: show escapes those."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as fault:
