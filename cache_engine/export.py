@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from cache_engine.block import RUN
 from cache_engine.file_object import DatasetFile
-from cache_engine.reading import Path, Reader
+from cache_engine.reading import OpenDataset, Path
 
 _serial = itertools.count()
 
@@ -28,12 +28,12 @@ def write_file(target: str, body: bytes) -> None:
         _write_all(fd, memoryview(body))
 
 
-def export_file(reader: Reader, path: Path, target: str, progress: Callable[[int], None] = no_progress) -> int:
+def export_file(client: OpenDataset, path: Path, target: str, progress: Callable[[int], None] = no_progress) -> int:
     """Copy one file to `target`; returns its bytes. `progress` hears of every piece as it is written.
 
     Raises the reader's errors, and OSError of the local disk; then the target is as it was before.
     """
-    with DatasetFile(reader, path) as file, _replacing(target) as fd:
+    with DatasetFile(client, path) as file, _replacing(target) as fd:
         buffer = memoryview(bytearray(min(RUN, file.size)))
         while count := file.readinto(buffer):
             _write_all(fd, buffer[:count])

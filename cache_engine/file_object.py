@@ -1,7 +1,7 @@
 """A file of a Dataset as Python's own kind of file: seek, read, readinto, iterate.
 
 `open_file` gives a buffered one, which is what `Client.open`, fsspec and everything on top of them use. Bytes come
-through `Reader.readinto` in windows that `readahead.py` sizes; while one window is being consumed the next is under
+by number from one snapshot in windows that `readahead.py` sizes; while one window is being consumed the next is under
 way in a thread. Memory of one open file: two windows at the most, 128 MiB at full speed, a read buffer otherwise.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 
 from cache_engine import names
 from cache_engine.block import BLOCK
-from cache_engine.errors import InvalidValue, ObjectChanged
+from cache_engine.errors import CacheEngineError, InvalidValue, ObjectChanged
 from cache_engine.readahead import Readahead, SequentialWindow
-from cache_engine.reading import Path, Reader
+from cache_engine.reading import OpenDataset, Path
 from cache_engine.window import Ahead, Piece
 
 BUFFER = 64 << 10
@@ -34,17 +34,22 @@ class DatasetFile(io.RawIOBase):
     """
 
     def __init__(
-        self, reader: Reader, path: Path, *, readahead: Callable[[], Readahead] = SequentialWindow, keep: object = None
+        self,
+        client: OpenDataset,
+        path: Path,
+        *,
+        readahead: Callable[[], Readahead] = SequentialWindow,
+        keep: object = None,
     ) -> None:
-        """`keep` is held until the file closes: whoever owns the reader, where that is not the caller."""
+        """`keep` is held until the file closes: whoever owns the client, where that is not the caller."""
         super().__init__()
-        key = names.parse(path) if isinstance(path, str) else path
-        index = reader.manifest.find(key)
-        self.path = names.show(key)
-        self.size = reader.manifest.size(index)
-        self.version = reader.manifest.version(index)
-        self._reader = reader
-        self._key = key
+        self._client = client
+        self._reader = client.reader
+        self._key = names.parse(path) if isinstance(path, str) else path
+        self._index = self._reader.manifest.find(self._key)
+        self.path = names.show(self._key)
+        self.size = self._reader.manifest.size(self._index)
+        self.version = self._reader.manifest.version(self._index)
         self._keep = keep
         self._readahead = readahead()
         self._position = 0
@@ -57,7 +62,7 @@ class DatasetFile(io.RawIOBase):
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"at {self._position} of {self.size} bytes, {self._readahead!r}"
-        return f"<DatasetFile {self._reader.name}/{self.path} {state}>"
+        return f"<DatasetFile {self._client.dataset}/{self.path} {state}>"
 
     @property
     def name(self) -> str:
@@ -99,10 +104,13 @@ class DatasetFile(io.RawIOBase):
         return done
 
     def readall(self) -> bytes:
-        """All bytes from here on, in one request to the reader, which splits it over its connections."""
+        """All bytes from here on, in one request, which the reader splits over its connections."""
         self._check_open()
-        start, self._position = self._position, max(self._position, self.size)
-        return self._reader.read(self._key, start, self.size - start) if start < self.size else b""
+        body = bytearray(max(0, self.size - self._position))
+        if body:
+            self._fetch(memoryview(body), self._position)
+            self._position = self.size
+        return bytes(body)
 
     def close(self) -> None:
         self._held = self._ahead = self._stray = self._keep = None
@@ -110,7 +118,7 @@ class DatasetFile(io.RawIOBase):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._check_open()
-        return _reopen_raw, (self._reader, self._key, self.version, self._position)
+        return _reopen_raw, (self._client, self._key, self.version, self._position)
 
     def _from_windows(self, view: memoryview) -> int:
         """Copy what the window in hand, or the one under way, has of these bytes; 0 if they have none."""
@@ -136,20 +144,33 @@ class DatasetFile(io.RawIOBase):
         if self._ahead is not None:
             self._stray, self._ahead = self._ahead, None
         if need < DIRECT and stop - start > need:
-            self._held = Piece.fetch(self._reader, self._key, start, stop)
+            self._held = self._piece(start, stop)
             self._reached = stop
             return self._held.copy(start, view)
         self._reached = start + need
         if in_sequence and need >= DIRECT:
             self._look_ahead(self._reached, stop)
-        return self._reader.readinto(self._key, view, start)
+        self._fetch(view, start)
+        return need
+
+    def _piece(self, start: int, stop: int) -> Piece:
+        view = memoryview(bytearray(stop - start))
+        self._fetch(view, start)
+        return Piece(start, stop, view)
+
+    def _fetch(self, view: memoryview, start: int) -> None:
+        try:
+            self._reader.readinto(self._index, view, start)
+        except CacheEngineError as exc:
+            exc.add_note(f"while reading {self.path} of Dataset {self._client.dataset} at byte {start}")
+            raise
 
     def _look_ahead(self, start: int, stop: int = 0) -> None:
         """Begin to fetch what follows, unless that is the end of the file or nothing is worth it."""
         stop = stop if stop > start else start + self._readahead.next(start, 0)
         stop = min(self.size, stop)
         if start < stop and not (self._stray and self._stray.under_way):
-            self._ahead = Ahead(self._reader, self._key, start, stop)
+            self._ahead = Ahead(self._reader, self._index, start, stop)
 
     def _check_open(self) -> None:
         if self.closed:
@@ -183,11 +204,11 @@ class BufferedDatasetFile(io.BufferedReader):
     def __reduce__(self) -> tuple[Any, ...]:
         position = self.tell()
         file = self._file
-        return _reopen_buffered, (file._reader, file._key, file.version, position)
+        return _reopen_buffered, (file._client, file._key, file.version, position)
 
 
 def open_file(
-    reader: Reader,
+    client: OpenDataset,
     path: Path,
     *,
     buffer: int = BUFFER,
@@ -195,18 +216,18 @@ def open_file(
     keep: object = None,
 ) -> BufferedDatasetFile:
     """The file at `path`, from its start. Raises NotFound; no byte is read yet."""
-    return BufferedDatasetFile(DatasetFile(reader, path, readahead=readahead, keep=keep), buffer)
+    return BufferedDatasetFile(DatasetFile(client, path, readahead=readahead, keep=keep), buffer)
 
 
-def _reopen_raw(reader: Reader, key: bytes, version: str, position: int) -> DatasetFile:
-    file = DatasetFile(reader, key)
+def _reopen_raw(client: OpenDataset, key: bytes, version: str, position: int) -> DatasetFile:
+    file = DatasetFile(client, key)
     if file.version != version:
         raise ObjectChanged(
-            f"{file.path} of Dataset {reader.name} is another version here than where it was pickled; open it again"
+            f"{file.path} of Dataset {client.dataset} is another version here than where it was pickled; open it again"
         )
     file.seek(position)
     return file
 
 
-def _reopen_buffered(reader: Reader, key: bytes, version: str, position: int) -> BufferedDatasetFile:
-    return BufferedDatasetFile(_reopen_raw(reader, key, version, position))
+def _reopen_buffered(client: OpenDataset, key: bytes, version: str, position: int) -> BufferedDatasetFile:
+    return BufferedDatasetFile(_reopen_raw(client, key, version, position))

@@ -1,7 +1,7 @@
 """`forebay://DATASET/path` for everything that speaks fsspec: pandas, pyarrow, torch, dask.
 
-A thin shape over a reader: names become paths, entries become dicts, errors stay what they are. No listing is kept
-here; what the reader's snapshot says is the answer. `invalidate_cache()` moves on to the newest snapshot. One rule
+A thin shape over a client: names become paths, entries become dicts, errors stay what they are. No listing is kept
+here; what the client's snapshot says is the answer. `invalidate_cache()` moves on to the newest snapshot. One rule
 for exists, isfile and isdir: False means that the snapshot does not have it; whatever else goes wrong is raised.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fsspec import AbstractFileSystem
 from fsspec.callbacks import DEFAULT_CALLBACK
@@ -24,8 +24,11 @@ from cache_engine.errors import CacheEngineError, NotFound
 from cache_engine.export import export_file
 from cache_engine.file_object import BufferedDatasetFile, DatasetFile, open_file
 from cache_engine.read_only import ReadOnly, refused
-from cache_engine.reading import Entry, Reader
+from cache_engine.reading import OpenDataset
 from cache_engine.sharing import Connect, Hold, forget, share
+
+if TYPE_CHECKING:
+    from cache_engine.client import FileEntry
 
 RANGES = 8
 """Ranges of one `cat_ranges` read at once."""
@@ -37,7 +40,7 @@ class ForebayFileSystem(ReadOnly, AbstractFileSystem):  # type: ignore[misc]  # 
     """Datasets as directories. Safe from several threads, in forked children, and to pickle.
 
     Storage options: `api`, the controller's URL (default: $FOREBAY_API, else the local one); `connect`, for tests,
-    what opens a reader. Mutable: `_holds`, one entry a Dataset, single dict operations only.
+    what opens a client. Mutable: `_holds`, one entry a Dataset, single dict operations only.
     """
 
     protocol = "forebay"
@@ -61,9 +64,9 @@ class ForebayFileSystem(ReadOnly, AbstractFileSystem):  # type: ignore[misc]  # 
         stripped = super()._strip_protocol(path)
         return stripped if isinstance(stripped, list) else stripped.lstrip("/")
 
-    def reader(self, name: str) -> Reader:
-        """The open reader of Dataset `name`: its manifest says which snapshot this file system shows."""
-        return self._hold(name).reader
+    def client(self, name: str) -> OpenDataset:
+        """The open client of Dataset `name`: its manifest says which snapshot this file system shows."""
+        return self._hold(name).client
 
     def invalidate_cache(self, path: str | None = None) -> None:
         """Show the newest snapshot from now on, of all Datasets or of the one that `path` is in."""
@@ -84,8 +87,8 @@ class ForebayFileSystem(ReadOnly, AbstractFileSystem):  # type: ignore[misc]  # 
         name, inner = self._split(path)
         if not name:
             return _directory("")
-        reader = self.reader(name)
-        return _described(name, reader.info(inner)) if inner else _directory(name)
+        client = self.client(name)
+        return _described(name, client.info(inner)) if inner else _directory(name)
 
     def exists(self, path: str, **_: Any) -> bool:
         return self._kind(path) is not None
@@ -108,14 +111,14 @@ class ForebayFileSystem(ReadOnly, AbstractFileSystem):  # type: ignore[misc]  # 
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
-        reader, inner = self._at(path)
+        client, inner = self._at(path)
         if start is None and end is None:
-            return reader.read(inner)
+            return client.read(inner)
         if (start or 0) < 0 or (end or 0) < 0:
-            size = DatasetFile(reader, inner).size
+            size = DatasetFile(client, inner).size
             start, end, _step = slice(start, end).indices(size)
         first = start or 0
-        return reader.read(inner, first, None if end is None else max(0, end - first))
+        return client.read(inner, first, None if end is None else max(0, end - first))
 
     def cat_ranges(
         self,
@@ -146,17 +149,17 @@ class ForebayFileSystem(ReadOnly, AbstractFileSystem):  # type: ignore[misc]  # 
         self, rpath: str, lpath: Any = None, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **_: Any
     ) -> None:
         """Copy one file, whole or not at all; of a directory, make it."""
-        reader, inner = self._at(rpath)
+        client, inner = self._at(rpath)
         stream = outfile if outfile is not None else lpath if isfilelike(lpath) else None
         if stream is None and self.isdir(rpath):
             os.makedirs(lpath, exist_ok=True)
             return
         if stream is not None:
-            self._copy_into(reader, inner, stream, callback)
+            self._copy_into(client, inner, stream, callback)
             return
         os.makedirs(os.path.dirname(os.path.abspath(lpath)), exist_ok=True)
-        callback.set_size(DatasetFile(reader, inner).size)
-        export_file(reader, inner, os.fspath(lpath), callback.relative_update)
+        callback.set_size(DatasetFile(client, inner).size)
+        export_file(client, inner, os.fspath(lpath), callback.relative_update)
 
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **_: Any) -> BufferedDatasetFile:
         """`block_size` and fsspec's cache options are taken and not needed: the file sizes its windows itself."""
@@ -164,15 +167,15 @@ class ForebayFileSystem(ReadOnly, AbstractFileSystem):  # type: ignore[misc]  # 
             raise refused(f"open with mode {mode!r}", path)
         name, inner = self._split(path)
         hold = self._hold(name)
-        return open_file(hold.reader, inner, keep=hold)
+        return open_file(hold.client, inner, keep=hold)
 
     def _split(self, path: str) -> tuple[str, str]:
         name, _, inner = self._strip_protocol(path).partition("/")
         return name, inner
 
-    def _at(self, path: str) -> tuple[Reader, str]:
+    def _at(self, path: str) -> tuple[OpenDataset, str]:
         name, inner = self._split(path)
-        return self.reader(name), inner
+        return self.client(name), inner
 
     def _hold(self, name: str) -> Hold:
         if not name:
@@ -181,10 +184,10 @@ class ForebayFileSystem(ReadOnly, AbstractFileSystem):  # type: ignore[misc]  # 
         return held or self._holds.setdefault(name, share(self._connect, name, self.api))
 
     def _list(self, name: str, inner: str) -> list[dict[str, Any]]:
-        reader = self.reader(name)
-        if inner and (entry := reader.info(inner)).kind == "file":
+        client = self.client(name)
+        if inner and (entry := client.info(inner)).kind == "file":
             return [_described(name, entry)]
-        return [_described(name, entry) for entry in cast(Sequence[Entry], reader.ls(inner, detail=True))]
+        return [_described(name, entry) for entry in cast("Sequence[FileEntry]", client.ls(inner, detail=True))]
 
     def _kind(self, path: str) -> str | None:
         try:
@@ -198,14 +201,14 @@ class ForebayFileSystem(ReadOnly, AbstractFileSystem):  # type: ignore[misc]  # 
             groups.setdefault(self._split(path)[0], []).append(path)
         for name, group in groups.items():
             try:
-                bodies: list[Any] = self.reader(name).read_many([self._split(path)[1] for path in group])
+                bodies: list[Any] = self.client(name).read_many([self._split(path)[1] for path in group])
             except CacheEngineError:
                 # one bad file fails the batch; apart, each has its own outcome
                 bodies = [_outcome(partial(self.cat_file, path), on_error) for path in group]
             yield from zip(group, bodies, strict=True)
 
-    def _copy_into(self, reader: Reader, inner: str, stream: Any, callback: Any) -> None:
-        with DatasetFile(reader, inner) as file:
+    def _copy_into(self, client: OpenDataset, inner: str, stream: Any, callback: Any) -> None:
+        with DatasetFile(client, inner) as file:
             callback.set_size(file.size)
             buffer = memoryview(bytearray(min(COPY, file.size)))
             while count := file.readinto(buffer):
@@ -227,7 +230,7 @@ def _directory(name: str) -> dict[str, Any]:
     return {"name": name, "size": 0, "type": "directory"}
 
 
-def _described(name: str, entry: Entry) -> dict[str, Any]:
+def _described(name: str, entry: FileEntry) -> dict[str, Any]:
     path = f"{name}/{entry.path}"
     if entry.kind == "directory":
         return _directory(path)

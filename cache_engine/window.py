@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 
 from cache_engine.errors import CacheEngineError
-from cache_engine.reading import Reader
+from cache_engine.reading import ByNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,6 @@ class Piece:
     start: int
     stop: int
     view: memoryview
-
-    @classmethod
-    def fetch(cls, reader: Reader, key: bytes, start: int, stop: int) -> Piece:
-        """Read it now. Raises what the reader raises."""
-        view = memoryview(bytearray(stop - start))
-        reader.readinto(key, view, start)
-        return cls(start, stop, view.toreadonly())
 
     @property
     def middle(self) -> int:
@@ -50,13 +43,13 @@ class Ahead:
     Mutable: `_piece`, written by that thread alone before `_landed` is set.
     """
 
-    def __init__(self, reader: Reader, key: bytes, start: int, stop: int) -> None:
+    def __init__(self, reader: ByNumber, index: int, start: int, stop: int) -> None:
         self.start = start
         self.stop = stop
         self._pid = os.getpid()
         self._piece: Piece | None = None
         self._landed = threading.Event()
-        threading.Thread(target=self._run, args=(reader, key), name="readahead", daemon=True).start()
+        threading.Thread(target=self._run, args=(reader, index), name="readahead", daemon=True).start()
 
     def __repr__(self) -> str:
         return f"<Ahead {self.start}-{self.stop} {'landed' if self._landed.is_set() else 'under way'}>"
@@ -75,10 +68,12 @@ class Ahead:
         self._landed.wait()
         return self._piece
 
-    def _run(self, reader: Reader, key: bytes) -> None:
+    def _run(self, reader: ByNumber, index: int) -> None:
         try:
-            self._piece = Piece.fetch(reader, key, self.start, self.stop)
-        except (CacheEngineError, OSError, ValueError):
+            view = memoryview(bytearray(self.stop - self.start))
+            reader.readinto(index, view, self.start)
+            self._piece = Piece(self.start, self.stop, view)
+        except (CacheEngineError, OSError, ValueError, RuntimeError):  # RuntimeError: the client was closed meanwhile
             pass  # nobody has asked for these bytes yet; whoever does gets the error of his own read
         finally:
             self._landed.set()

@@ -16,7 +16,7 @@ import pytest
 from cache_engine.errors import CacheEngineError, InvalidValue, NotFound, ObjectChanged, SourceUnavailable
 from cache_engine.file_object import DatasetFile, open_file
 from cache_engine.sizes import GIB, KIB, MIB
-from tests.fakes.client import Body, MemoryReader, connect, publish
+from tests.fakes.client import Body, MemoryClient, connect, publish
 
 
 def pattern(start: int, stop: int) -> bytes:
@@ -31,44 +31,44 @@ CONTENT = pattern(0, SIZE)
 
 
 @pytest.fixture
-def reader() -> MemoryReader:
+def client() -> MemoryClient:
     publish("films", {"reel/one.bin": CONTENT, "empty": b"", "lines.txt": b"first\nsecond\nthird"})
     return connect("films")
 
 
-def fetched(reader: MemoryReader) -> int:
-    return sum(length for _, _, length in reader.log)
+def fetched(client: MemoryClient) -> int:
+    return sum(length for _, _, length in client.log)
 
 
 @pytest.mark.parametrize("step", [1, 4096, 100_000, 3 * MIB, SIZE, SIZE + 1])
-def test_a_sequential_read_gives_every_byte_and_fetches_each_once(reader: MemoryReader, step: int) -> None:
+def test_a_sequential_read_gives_every_byte_and_fetches_each_once(client: MemoryClient, step: int) -> None:
     publish("films", {"reel/one.bin": CONTENT[: 300_000 if step == 1 else SIZE]})
-    reader = connect("films")
-    with open_file(reader, "reel/one.bin") as file:
+    client = connect("films")
+    with open_file(client, "reel/one.bin") as file:
         parts = iter(lambda: file.read(step), b"")
         assert b"".join(parts) == CONTENT[: file.size]
-    assert fetched(reader) == file.size
+    assert fetched(client) == file.size
 
 
-def test_requests_of_a_sequential_read_grow(reader: MemoryReader) -> None:
-    with open_file(reader, "reel/one.bin") as file:
+def test_requests_of_a_sequential_read_grow(client: MemoryClient) -> None:
+    with open_file(client, "reel/one.bin") as file:
         while file.read(64 * KIB):
             pass
-    assert [length // MIB for _, _, length in sorted(reader.log)] == [1, 2, 4, 2]
+    assert [length // MIB for _, _, length in sorted(client.log)] == [1, 2, 4, 2]
 
 
-def test_the_next_window_is_under_way_while_this_one_is_consumed(reader: MemoryReader) -> None:
-    """The reader that is asked for 0-1 MiB sees the request for what follows without anybody reading so far."""
+def test_the_next_window_is_under_way_while_this_one_is_consumed(client: MemoryClient) -> None:
+    """The client that is asked for 0-1 MiB sees the request for what follows without anybody reading so far."""
     asked = threading.Event()
-    reader.script = lambda key, offset, length: asked.set() if offset == MIB else None
-    with open_file(reader, "reel/one.bin") as file:
+    client.reader.script = lambda key, offset, length: asked.set() if offset == MIB else None
+    with open_file(client, "reel/one.bin") as file:
         file.read(600 * KIB)
         assert asked.wait(30)
         assert file.tell() < MIB
 
 
-def test_at_most_one_window_is_under_way(reader: MemoryReader) -> None:
-    """However far the reader jumps about while a window hangs, no second thread is begun."""
+def test_at_most_one_window_is_under_way(client: MemoryClient) -> None:
+    """However far the client jumps about while a window hangs, no second thread is begun."""
     gate, hung = threading.Event(), threading.Event()
 
     def script(key: bytes, offset: int, length: int) -> None:
@@ -76,8 +76,8 @@ def test_at_most_one_window_is_under_way(reader: MemoryReader) -> None:
             hung.set()
             gate.wait(30)
 
-    reader.script = script
-    with open_file(reader, "reel/one.bin") as file:
+    client.reader.script = script
+    with open_file(client, "reel/one.bin") as file:
         file.read(600 * KIB)
         assert hung.wait(30)
         for start in (5 * MIB, 0, 7 * MIB, 3 * MIB):
@@ -87,21 +87,21 @@ def test_at_most_one_window_is_under_way(reader: MemoryReader) -> None:
         gate.set()
 
 
-def test_random_reads_of_4_kib_fetch_less_than_a_block_each(reader: MemoryReader) -> None:
+def test_random_reads_of_4_kib_fetch_less_than_a_block_each(client: MemoryClient) -> None:
     rng = random.Random(7)
-    with open_file(reader, "reel/one.bin") as file:
+    with open_file(client, "reel/one.bin") as file:
         for _ in range(200):
             start = rng.randrange(SIZE - 4096)
             file.seek(start)
             assert file.read(4096) == CONTENT[start : start + 4096]
-    assert max(length for _, _, length in reader.log) <= MIB
-    assert fetched(reader) <= 200 * 64 * KIB + MIB
+    assert max(length for _, _, length in client.log) <= MIB
+    assert fetched(client) <= 200 * 64 * KIB + MIB
 
 
-def test_random_operations_agree_with_a_file_of_the_operating_system(reader: MemoryReader, tmp_path: Path) -> None:
+def test_random_operations_agree_with_a_file_of_the_operating_system(client: MemoryClient, tmp_path: Path) -> None:
     (tmp_path / "model").write_bytes(CONTENT)
     rng = random.Random(11)
-    with open_file(reader, "reel/one.bin") as ours, (tmp_path / "model").open("rb") as model:
+    with open_file(client, "reel/one.bin") as ours, (tmp_path / "model").open("rb") as model:
         for _ in range(400):
             if rng.random() < 0.4:
                 where = rng.choice([(rng.randrange(SIZE + 99), 0), (-rng.randrange(SIZE), 2), (0, 1)])
@@ -111,33 +111,33 @@ def test_random_operations_agree_with_a_file_of_the_operating_system(reader: Mem
             assert ours.tell() == model.tell()
 
 
-def test_readinto_lands_in_the_callers_buffer_without_a_window(reader: MemoryReader) -> None:
+def test_readinto_lands_in_the_callers_buffer_without_a_window(client: MemoryClient) -> None:
     buffer = bytearray(4 * MIB)
-    with DatasetFile(reader, "reel/one.bin") as file:
+    with DatasetFile(client, "reel/one.bin") as file:
         assert file.readinto(buffer) == 4 * MIB
         assert buffer == CONTENT[: 4 * MIB]
-    assert reader.log == [(b"reel/one.bin", 0, 4 * MIB)]
+    assert client.log == [(b"reel/one.bin", 0, 4 * MIB)]
 
 
-def test_readall_is_one_request_from_the_position_on(reader: MemoryReader) -> None:
-    with open_file(reader, "reel/one.bin") as file:
+def test_readall_is_one_request_from_the_position_on(client: MemoryClient) -> None:
+    with open_file(client, "reel/one.bin") as file:
         file.seek(SIZE - 5 * MIB)
         assert file.read() == CONTENT[-5 * MIB :]
         assert file.read() == b""
-    assert len(reader.log) == 1
+    assert len(client.log) == 1
 
 
-def test_lines_text_and_an_empty_file(reader: MemoryReader) -> None:
-    assert list(io.TextIOWrapper(open_file(reader, "lines.txt"))) == ["first\n", "second\n", "third"]
-    with open_file(reader, "empty") as file:
+def test_lines_text_and_an_empty_file(client: MemoryClient) -> None:
+    assert list(io.TextIOWrapper(open_file(client, "lines.txt"))) == ["first\n", "second\n", "third"]
+    with open_file(client, "empty") as file:
         assert (file.size, file.read(), file.read(5), file.readline()) == (0, b"", b"", b"")
 
 
 @pytest.mark.case("B01")
-def test_opened_and_closed_without_a_read_asks_for_nothing(reader: MemoryReader) -> None:
-    open_file(reader, "reel/one.bin").close()
-    assert reader.log == []
-    with open_file(reader, "reel/one.bin") as file:
+def test_opened_and_closed_without_a_read_asks_for_nothing(client: MemoryClient) -> None:
+    open_file(client, "reel/one.bin").close()
+    assert client.log == []
+    with open_file(client, "reel/one.bin") as file:
         assert file.read(1000) == CONTENT[:1000]
 
 
@@ -152,14 +152,14 @@ def test_offsets_beyond_4_gib_are_exact(start: int) -> None:
         assert file.read(64) == pattern(start, min(size, start + 64))
 
 
-def test_a_missing_file_and_a_directory_are_not_opened(reader: MemoryReader) -> None:
-    for path, word in (("nope", "no such file"), ("reel", "directory")):
+def test_a_missing_file_and_a_directory_are_not_opened(client: MemoryClient) -> None:
+    for path, word in (("nope", "no file"), ("reel", "directory")):
         with pytest.raises(NotFound, match=word):
-            open_file(reader, path)
+            open_file(client, path)
 
 
-def test_a_closed_file_and_a_bad_seek_are_refused(reader: MemoryReader) -> None:
-    raw = DatasetFile(reader, "lines.txt")
+def test_a_closed_file_and_a_bad_seek_are_refused(client: MemoryClient) -> None:
+    raw = DatasetFile(client, "lines.txt")
     with pytest.raises(InvalidValue):
         raw.seek(-1)
     raw.close()
@@ -167,10 +167,10 @@ def test_a_closed_file_and_a_bad_seek_are_refused(reader: MemoryReader) -> None:
         with pytest.raises(ValueError, match="closed"):
             use()
     with pytest.raises(io.UnsupportedOperation):
-        open_file(reader, "lines.txt").write(b"x")
+        open_file(client, "lines.txt").write(b"x")
 
 
-def test_a_window_that_failed_is_read_again_and_its_second_error_is_the_callers(reader: MemoryReader) -> None:
+def test_a_window_that_failed_is_read_again_and_its_second_error_is_the_callers(client: MemoryClient) -> None:
     fail = threading.Event()
     failures = []
 
@@ -179,8 +179,8 @@ def test_a_window_that_failed_is_read_again_and_its_second_error_is_the_callers(
             failures.append(threading.current_thread().name)
             raise SourceUnavailable("the source is down")
 
-    reader.script = script
-    with open_file(reader, "reel/one.bin") as file:
+    client.reader.script = script
+    with open_file(client, "reel/one.bin") as file:
         while file.tell() < 2 * MIB:
             assert file.read(64 * KIB) == CONTENT[file.tell() - 64 * KIB : file.tell()]
         assert failures == ["readahead"]
@@ -189,9 +189,9 @@ def test_a_window_that_failed_is_read_again_and_its_second_error_is_the_callers(
             file.read()
 
 
-def test_several_threads_share_one_buffered_file(reader: MemoryReader) -> None:
+def test_several_threads_share_one_buffered_file(client: MemoryClient) -> None:
     seen: list[bytes] = []
-    with open_file(reader, "reel/one.bin") as file:
+    with open_file(client, "reel/one.bin") as file:
 
         def consume() -> None:
             while part := file.read(96 * KIB):
@@ -206,16 +206,16 @@ def test_several_threads_share_one_buffered_file(reader: MemoryReader) -> None:
 
 
 @pytest.mark.parametrize("opened", [open_file, DatasetFile])
-def test_a_pickled_file_goes_on_where_it_was(reader: MemoryReader, opened: Callable[..., DatasetFile]) -> None:
-    with opened(reader, "reel/one.bin") as file:
+def test_a_pickled_file_goes_on_where_it_was(client: MemoryClient, opened: Callable[..., DatasetFile]) -> None:
+    with opened(client, "reel/one.bin") as file:
         file.seek(70_000)
         with pickle.loads(pickle.dumps(file)) as other:
             assert type(other) is type(file)
             assert other.read(100) == CONTENT[70_000:70_100]
 
 
-def test_a_pickled_file_never_changes_its_version_on_the_way(reader: MemoryReader) -> None:
-    with open_file(reader, "lines.txt") as file:
+def test_a_pickled_file_never_changes_its_version_on_the_way(client: MemoryClient) -> None:
+    with open_file(client, "lines.txt") as file:
         state = pickle.dumps(file)
     publish("films", {"lines.txt": b"FIRST\nsecond\nthird"})
     with pytest.raises(ObjectChanged, match=r"lines\.txt"):
@@ -244,7 +244,7 @@ def test_children_of_every_start_method_read_the_parents_open_file(method: str, 
 
 
 @pytest.mark.case("B20")
-def test_a_fork_while_a_window_hangs_leaves_the_child_free(reader: MemoryReader) -> None:
+def test_a_fork_while_a_window_hangs_leaves_the_child_free(client: MemoryClient) -> None:
     gate, hung = threading.Event(), threading.Event()
     parent = os.getpid()
 
@@ -253,8 +253,8 @@ def test_a_fork_while_a_window_hangs_leaves_the_child_free(reader: MemoryReader)
             hung.set()
             gate.wait(30)
 
-    reader.script = script
-    with open_file(reader, "reel/one.bin") as file:
+    client.reader.script = script
+    with open_file(client, "reel/one.bin") as file:
         file.read(600 * KIB)
         assert hung.wait(30)
         context = multiprocessing.get_context("fork")
@@ -270,15 +270,15 @@ def test_a_fork_while_a_window_hangs_leaves_the_child_free(reader: MemoryReader)
 @pytest.mark.case("A10")
 def test_hidden_objects_open_by_their_exact_key() -> None:
     publish("odd", {"foo": b"I am foo", "foo/bar": b"I am bar", "filled-dir/": b"marker", "filled-dir/x": b"x"})
-    reader = connect("odd")
-    assert open_file(reader, "foo").read() == b"I am foo"
-    assert open_file(reader, b"filled-dir/").read() == b"marker"
+    client = connect("odd")
+    assert open_file(client, "foo").read() == b"I am foo"
+    assert open_file(client, b"filled-dir/").read() == b"marker"
     with pytest.raises(CacheEngineError):
-        open_file(reader, "filled-dir")
+        open_file(client, "filled-dir")
 
 
-def test_the_state_line(reader: MemoryReader) -> None:
-    file = open_file(reader, "lines.txt")
+def test_the_state_line(client: MemoryClient) -> None:
+    file = open_file(client, "lines.txt")
     assert "films/lines.txt" in repr(file) and "18 bytes" in repr(file)
     file.close()
     assert "closed" in repr(file)

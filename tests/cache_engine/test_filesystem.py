@@ -20,7 +20,7 @@ import pytest
 from cache_engine.errors import AccessDenied, ControllerUnavailable, NotFound, SourceUnavailable
 from cache_engine.filesystem import ForebayFileSystem
 from cache_engine.sizes import GIB
-from tests.fakes.client import OPENED, Body, MemoryReader, connect, publish
+from tests.fakes.client import OPENED, Body, MemoryClient, connect, publish
 
 KEYS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "input" / "a_keys.json").read_text())
 
@@ -88,8 +88,8 @@ def test_reads_of_every_kind(fs: ForebayFileSystem) -> None:
 
 def test_many_files_travel_together(fs: ForebayFileSystem) -> None:
     assert fs.cat("birds/owls/*.csv") == {"birds/owls/barn.csv": b"a,b\n1,2\n", "birds/owls/tawny.csv": b"a,b\n3,4\n"}
-    reader = fs.reader("birds")
-    assert isinstance(reader, MemoryReader) and reader.batches == [2]
+    client = fs.client("birds")
+    assert isinstance(client, MemoryClient) and client.batches == [2]
     assert len(fs.cat("birds", recursive=True)) == 4
     paths = ["birds/readme.txt", "birds/none"]
     with pytest.raises(FileNotFoundError):
@@ -110,13 +110,13 @@ def test_get_copies_whole_files_and_streams_into_open_ones(fs: ForebayFileSystem
 def test_a_copy_that_fails_leaves_the_target_as_it_was(fs: ForebayFileSystem, tmp_path: Path) -> None:
     target = tmp_path / "readme.txt"
     target.write_bytes(b"old")
-    reader = fs.reader("birds")
-    assert isinstance(reader, MemoryReader)
+    client = fs.client("birds")
+    assert isinstance(client, MemoryClient)
 
     def fail(key: bytes, offset: int, length: int) -> None:
         raise SourceUnavailable("the source is down")
 
-    reader.script = fail
+    client.reader.script = fail
     with pytest.raises(SourceUnavailable):
         fs.get_file("birds/readme.txt", str(target))
     assert target.read_bytes() == b"old" and os.listdir(tmp_path) == ["readme.txt"]
@@ -194,7 +194,7 @@ def test_folder_markers_are_directories_to_every_call(fs: ForebayFileSystem, sla
         assert fs.info(path) == {"name": f"A10/{name}", "size": 0, "type": "directory"}
         assert fs.ls(path, detail=False) == fs.find(path) == content
         assert list(fs.walk(path)) == [(f"A10/{name}", [], [c.rsplit("/", 1)[1] for c in content])]
-    assert fs.reader("A10").read(b"filled-dir/") == b"marker with a body"
+    assert fs.client("A10").read(b"filled-dir/") == b"marker with a body"
     assert fs.cat_file("A10/filled-dir/\uff0500") == b"marker with a body"
 
 
@@ -211,7 +211,7 @@ def test_folders_without_markers_list_and_stat_at_every_level(fs: ForebayFileSys
 @pytest.mark.case("A24")
 @pytest.mark.parametrize("fault", [AccessDenied("the source refuses"), ControllerUnavailable("no controller answers")])
 def test_existence_is_false_only_for_what_is_not_there(fault: Exception) -> None:
-    def refuse(name: str, api: str | None = None) -> MemoryReader:
+    def refuse(name: str, api: str | None = None) -> MemoryClient:
         raise fault
 
     broken = ForebayFileSystem(connect=refuse, skip_instance_cache=True)
@@ -264,7 +264,7 @@ def test_the_version_tells_when_a_file_changed(fs: ForebayFileSystem) -> None:
     assert fs.ukey("birds/readme.txt") != before[0] and fs.checksum("birds/readme.txt") != before[1]
 
 
-def test_instances_of_many_threads_share_one_reader_which_closes_with_the_last_of_them() -> None:
+def test_instances_of_many_threads_share_one_client_which_closes_with_the_last_of_them() -> None:
     publish("shared", {"x": b"x"})
     OPENED.clear()
 
@@ -283,7 +283,7 @@ def test_instances_of_many_threads_share_one_reader_which_closes_with_the_last_o
     file = keeper.open("shared/x")
     del keeper
     gc.collect()
-    assert not OPENED[0].closed, "an open file keeps its reader"
+    assert not OPENED[0].closed, "an open file keeps its client"
     assert file.read() == b"x"
     file.close()
     del file
@@ -291,7 +291,7 @@ def test_instances_of_many_threads_share_one_reader_which_closes_with_the_last_o
     assert OPENED[0].closed
 
 
-class PipeReader(MemoryReader):
+class PipeReader(MemoryClient):
     """Holds two descriptors while it is open, as a real one holds sockets."""
 
     def __init__(self, *args: Any) -> None:
@@ -316,7 +316,7 @@ def test_5000_files_over_20_instances_leave_no_descriptor_open() -> None:
     for i in range(5000):
         with instances[i % 20].open(f"pipes/{i}") as file:
             assert file.read(1) == b"b"
-    assert len(os.listdir("/proc/self/fd")) <= start + 2, "twenty instances hold one reader"
+    assert len(os.listdir("/proc/self/fd")) <= start + 4, "twenty instances hold one client"
     del instances, file
     ForebayFileSystem.clear_instance_cache()
     gc.collect()
@@ -352,7 +352,7 @@ def test_a_fork_while_another_thread_opens_a_dataset_leaves_the_child_free(tmp_p
     (tmp_path / "set" / "a").write_bytes(b"a")
     inside, gate = threading.Event(), threading.Event()
 
-    def slow(name: str, api: str | None = None) -> MemoryReader:
+    def slow(name: str, api: str | None = None) -> MemoryClient:
         inside.set()
         gate.wait(30)
         return connect(name, api)

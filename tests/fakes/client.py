@@ -1,6 +1,6 @@
-"""A reader over objects in memory: the methods of `cache_engine.client.Client`, without workers or sockets.
+"""A client over objects in memory: the methods of `cache_engine.client.Client`, without workers or sockets.
 
-`publish` puts a source's objects under a name, `connect` opens a reader at what is there now (its snapshot), as
+`publish` puts a source's objects under a name, `connect` opens a client at what is there now (its snapshot), as
 `cache_engine.open` does. With `api="dir:/some/where"` the objects are the files below /some/where/NAME, so that a
 process of its own finds them too. Every read is kept in `log`; `script` makes reads wait or fail.
 """
@@ -8,22 +8,24 @@ process of its own finds them too. Every read is kept in `log`; `script` makes r
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import threading
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
 from cache_engine import names
 from cache_engine.access import Access, Member, SnapshotRef
-from cache_engine.block import ObjectId
 from cache_engine.errors import NotFound
+from cache_engine.manifest import Manifest
+from cache_engine.manifest_builder import ManifestBuilder
 from cache_engine.reading import Path
+from cache_engine.source import Page, Stat
 
 STORES: dict[str, dict[bytes, Any]] = {}
 """Dataset -> key -> body: bytes, or a Body of any size."""
-OPENED: list[MemoryReader] = []
+OPENED: list[MemoryClient] = []
 
 
 @dataclass(frozen=True)
@@ -46,132 +48,103 @@ class FileEntry:
     path: str
     size: int
     kind: Literal["file", "directory"]
-    mtime_ns: int
-    version: str
+    mtime_ns: int = 0
+    version: str = ""
 
 
-@dataclass
-class Directory:
-    dirs: list[bytes] = field(default_factory=list)
-    files: list[bytes] = field(default_factory=list)
-    indices: list[int] = field(default_factory=list)
-
-
-class MemoryManifest:
-    """The rules of the real one: a folder wins over a file of its name, a marker makes a folder."""
-
-    def __init__(self, objects: Mapping[bytes, Any]) -> None:
-        self._keys = sorted(objects)
-        self._bodies = [objects[key] for key in self._keys]
-        self.digest = hashlib.sha256(repr([(k, self._sum(i)) for i, k in enumerate(self._keys)]).encode()).hexdigest()
-        self.files = len(self._keys)
-        self.bytes = sum(map(len, self._bodies))
-
-    def _sum(self, index: int) -> str:
-        body = self._bodies[index]
-        return hashlib.md5(body if isinstance(body, bytes) else repr(body.size).encode()).hexdigest()
-
-    def __len__(self) -> int:
-        return self.files
-
-    def find(self, path: bytes) -> int:
-        at = bisect_left(self._keys, path)
-        if at < self.files and self._keys[at] == path:
-            return at
-        what = "it is a directory" if self.is_dir(path) else "no such file"
-        raise NotFound(f"{names.show(path)}: {what} in snapshot {self.digest[:12]}")
-
-    def path(self, index: int) -> bytes:
-        return self._keys[index]
-
-    def body(self, index: int) -> Any:
-        return self._bodies[index]
-
-    def size(self, index: int) -> int:
-        return len(self._bodies[index])
-
-    def version(self, index: int) -> str:
-        return f'etag:"{self._sum(index)}"'
-
-    def mtime_ns(self, index: int) -> int:
-        return 1_700_000_000_000_000_000 + index
-
-    def object_id(self, index: int) -> ObjectId:
-        return ObjectId("memory://", self._keys[index], self.version(index), self.size(index))
-
-    def is_dir(self, path: bytes) -> bool:
-        if not path:
-            return True
-        at = bisect_left(self._keys, path + b"/")
-        return at < self.files and self._keys[at].startswith(path + b"/")
-
-    def list(self, directory: bytes) -> Directory:
-        if not self.is_dir(directory):
-            raise NotFound(f"{names.show(directory)}: no such directory in snapshot {self.digest[:12]}")
-        prefix = directory + b"/" if directory else b""
-        listed, seen = Directory(), set()
-        for index, key in enumerate(self._keys):
-            name, slash, _ = key[len(prefix) :].partition(b"/")
-            if not key.startswith(prefix) or key == prefix:
-                continue
-            if slash and name not in seen:
-                seen.add(name)
-                listed.dirs.append(name)
-            elif not slash and not self.is_dir(key):
-                listed.files.append(name)
-                listed.indices.append(index)
-        return listed
+def manifest_of(objects: Mapping[bytes, Any]) -> Manifest:
+    """The real manifest of these objects."""
+    page = Page()
+    for number, (key, body) in enumerate(objects.items()):
+        content = body if isinstance(body, bytes) else str(len(body)).encode()
+        page.add(key, Stat(len(body), f'etag:"{hashlib.md5(content).hexdigest()}"', 1_700_000_000 * 10**9 + number))
+    builder = ManifestBuilder([("memory://", "")])
+    builder.add(0, page)
+    with tempfile.TemporaryDirectory() as scratch:
+        return builder.write(FilePath(scratch) / "manifest")
 
 
 class MemoryReader:
+    """The bytes of one snapshot, by number. Mutable: `log` and `script`, the script set before the reads begin."""
+
+    def __init__(self, objects: Mapping[bytes, Any]) -> None:
+        self.manifest = manifest_of(objects)
+        self.script: Callable[[bytes, int, int], None] = lambda key, offset, length: None
+        self.log: list[tuple[bytes, int, int]] = []
+        self._objects = dict(objects)
+        self._lock = threading.Lock()
+
+    def readinto(self, index: int, view: memoryview, start: int) -> None:
+        key = self.manifest.path(index)
+        with self._lock:
+            self.log.append((key, start, len(view)))
+        self.script(key, start, len(view))
+        view[:] = self._objects[key][start : start + len(view)]
+
+
+class MemoryControl:
+    """The controller of one Dataset; `members` may change between two looks."""
+
+    def __init__(self) -> None:
+        self.members: tuple[Member, ...] = ()
+        self.owners = 1
+        self.digest = ""
+
+    def access(self, name: str) -> Access:
+        return Access(name, f"uid-{name}", 1, SnapshotRef(self.digest, 0, 0, ""), self.members, owners=self.owners)
+
+
+class MemoryClient:
     """One Dataset at one snapshot."""
 
     def __init__(self, name: str, objects: Mapping[bytes, Any], api: str | None = None) -> None:
-        self.name = name
-        self.manifest = MemoryManifest(objects)
+        self.dataset = name
         self.api = api
+        self.reader = MemoryReader(objects)
+        self.control = MemoryControl()
+        self.control.digest = self.manifest.digest
         self.closed = False
-        self.members: tuple[Member, ...] = ()
-        self.owners = 1
-        self.script: Callable[[bytes, int, int], None] = lambda key, offset, length: None
-        self.log: list[tuple[bytes, int, int]] = []
         self.batches: list[int] = []
-        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return connect, (self.name, self.api)
+        return connect, (self.dataset, self.api)
+
+    def __enter__(self) -> MemoryClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
-    def access(self) -> Access:
-        ref = SnapshotRef(self.manifest.digest, self.manifest.files, self.manifest.bytes, "")
-        return Access(self.name, f"uid-{self.name}", 1, ref, self.members, owners=self.owners)
+    def manifest(self) -> Manifest:
+        return self.reader.manifest
+
+    @property
+    def log(self) -> list[tuple[bytes, int, int]]:
+        return self.reader.log
 
     def ls(self, path: Path = "", detail: bool = False) -> list[str] | list[FileEntry]:
-        directory = key_of(path)
-        listed = self.manifest.list(directory)
-        prefix = directory + b"/" if directory else b""
-        entries = [self._directory(prefix + name) for name in listed.dirs]
-        entries += [self._file(index) for index in listed.indices]
-        entries.sort(key=lambda entry: entry.path)
-        return entries if detail else [entry.path for entry in entries]
+        key = place_of(path)
+        found = self.manifest.list(key)
+        if not detail:
+            return sorted(names.show(name) for name in (*found.dirs, *found.files))
+        prefix = key + b"/" if key else b""
+        entries = [FileEntry(names.show(prefix + name), 0, "directory") for name in found.dirs]
+        entries += [self._file(prefix + name, index) for name, index in zip(found.files, found.indices, strict=True)]
+        return sorted(entries, key=lambda entry: entry.path)
 
     def info(self, path: Path) -> FileEntry:
-        key = key_of(path)
-        return self._directory(key) if self.manifest.is_dir(key) else self._file(self.manifest.find(key))
+        key = place_of(path)
+        if self.manifest.is_dir(key):
+            return FileEntry(names.show(key), 0, "directory")
+        return self._file(key, self.manifest.find(key))
 
     def read(self, path: Path, offset: int = 0, length: int | None = None) -> bytes:
         index = self.manifest.find(key_of(path))
         size = self.manifest.size(index)
-        stop = size if length is None else min(size, offset + length)
-        with self._lock:
-            self.log.append((self.manifest.path(index), offset, max(0, stop - offset)))
-        self.script(self.manifest.path(index), offset, max(0, stop - offset))
-        return bytes(self.manifest.body(index)[offset:stop]) if offset < stop else b""
-
-    def readinto(self, path: Path, buffer: memoryview, offset: int = 0) -> int:
-        body = self.read(path, offset, len(buffer))
-        buffer[: len(body)] = body
-        return len(body)
+        body = bytearray(max(0, (size if length is None else min(size, offset + length)) - offset))
+        self.reader.readinto(index, memoryview(body), offset)
+        return bytes(body)
 
     def read_many(self, paths: Sequence[Path]) -> list[bytes]:
         self.batches.append(len(paths))
@@ -183,40 +156,36 @@ class MemoryReader:
     def close(self) -> None:
         self.closed = True
 
-    def __enter__(self) -> MemoryReader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _directory(self, key: bytes) -> FileEntry:
-        return FileEntry(names.show(key), 0, "directory", 0, "")
-
-    def _file(self, index: int) -> FileEntry:
+    def _file(self, key: bytes, index: int) -> FileEntry:
         m = self.manifest
-        return FileEntry(names.show(m.path(index)), m.size(index), "file", m.mtime_ns(index), m.version(index))
+        return FileEntry(names.show(key), m.size(index), "file", m.mtime_ns(index), m.version(index))
 
 
 def key_of(path: Path) -> bytes:
     return names.parse(path) if isinstance(path, str) else path
 
 
+def place_of(path: Path) -> bytes:
+    """A place in the tree: a slash that somebody wrote behind a directory means nothing, an escaped one does."""
+    return key_of(path.rstrip("/") if isinstance(path, str) else path)
+
+
 def publish(name: str, objects: Mapping[bytes | str, Any]) -> None:
-    """What the source of Dataset `name` holds from now on; readers that are open keep their snapshot."""
+    """What the source of Dataset `name` holds from now on; clients that are open keep their snapshot."""
     STORES[name] = {key.encode() if isinstance(key, str) else key: body for key, body in objects.items()}
 
 
-def connect(name: str, api: str | None = None) -> MemoryReader:
-    """A reader at the newest snapshot."""
+def connect(name: str, api: str | None = None) -> MemoryClient:
+    """A client at the newest snapshot."""
     if api and api.startswith("dir:"):
         objects: Mapping[bytes, Any] = _read_tree(FilePath(api[4:]) / name)
     elif name in STORES:
         objects = STORES[name]
     else:
         raise NotFound(f"no Dataset {name!r}; `forebay get datasets` lists what there is")
-    reader = MemoryReader(name, objects, api)
-    OPENED.append(reader)
-    return reader
+    client = MemoryClient(name, objects, api)
+    OPENED.append(client)
+    return client
 
 
 def _read_tree(root: FilePath) -> dict[bytes, bytes]:
