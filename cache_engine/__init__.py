@@ -21,6 +21,7 @@ from cache_engine.errors import (
 
 if TYPE_CHECKING:
     from cache_engine.client import Client
+    from cache_engine.control import Control
 
 __all__ = [
     "AccessDenied",
@@ -43,16 +44,28 @@ __all__ = [
 def open(name: str, *, api: str | None = None, **options: Any) -> Client:
     """Dataset `name` for reading, at its newest snapshot. Close it, or use it in a `with`.
 
-    `api`: the controller's URL; default $FOREBAY_API, else the controller of this machine's `forebay up`.
+    `api`: the controller's URL; default $FOREBAY_API, else that of this machine's `forebay up`.
     `options`: fields of `config.ReaderConfig`, such as local=False. Raises NotFound, ControllerUnavailable.
     """
-    from cache_engine import client
+    import os
 
-    return client.connect(name, api=api, **options)
+    from cache_engine.client import Client
+    from cache_engine.config import ReaderConfig
+
+    options.setdefault("node", os.environ.get("FOREBAY_NODE") or os.uname().nodename)
+    return Client(name, _control(api), ReaderConfig(**options), os.environ)
 
 
 def datasets(*, api: str | None = None) -> list[str]:
     """The names of the Datasets that the controller knows, sorted. Raises ControllerUnavailable."""
-    from cache_engine import client
+    listed = _control(api).call("GET", "/v1/datasets")
+    return sorted(item["metadata"]["name"] for item in (listed["items"] if isinstance(listed, dict) else listed))
 
-    return client.names(api=api)
+
+def _control(api: str | None) -> Control:
+    import os
+
+    from cache_engine.control import Control
+    from cache_engine.discovery import find_control
+
+    return Control(api) if api else find_control(os.environ)
