@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+import struct
 import zlib
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -19,9 +20,9 @@ from itertools import pairwise
 from typing import Literal, cast
 
 from cache_engine.block import ObjectId
-from cache_engine.errors import InvalidValue, NotFound
+from cache_engine.errors import NotFound
 from cache_engine.manifest_file import COLUMNS, CONTENT, TREE, Header, bad, digest_of, mount_prefix, open_file
-from cache_engine.manifest_rows import SEGMENT, unpack_version, unpack_versions
+from cache_engine.manifest_rows import SEGMENT, Columns, unpack_version, unpack_versions
 from cache_engine.names import show
 
 Names = list[bytes]
@@ -55,7 +56,11 @@ class Manifest:
         self._paths_at = header.columns["paths"][0]
         self._ends, self._sizes, self._mtimes = columns["ends"], columns["sizes"], columns["mtimes"]
         self._mounts, self._versions = columns["mounts"], columns["versions"]
+        if (self._ends[0], self._ends[-1]) != (0, len(columns["paths"])):
+            raise bad(file, "its paths are not as long as it says")
         self._starts, self._packed = columns["version_starts"], columns["version_packed"]
+        if (self._starts[0], self._starts[-1]) != (0, len(self._versions)):
+            raise bad(file, "its versions are not as long as it says")
         self._first, self._length, self._stop = columns["dir_first"], columns["dir_length"], columns["dir_stop"]
 
     @classmethod
@@ -65,10 +70,7 @@ class Manifest:
             header, mapped = open_file(path)
         except FileNotFoundError as fault:
             raise NotFound(f"there is no manifest {os.fspath(path)}; fetch it again or take a new snapshot") from fault
-        try:
-            return cls(os.fspath(path), header, mapped)
-        except InvalidValue as fault:
-            raise bad(path, str(fault)) from fault
+        return cls(os.fspath(path), header, mapped)
 
     def __repr__(self) -> str:
         return f"<Manifest {self.digest[:12]} {self.files} files, {self.bytes} bytes, {len(self.sources)} mounts>"
@@ -106,7 +108,10 @@ class Manifest:
         """The identity of the file's bytes. Raises NotFound for a number that is not one of this manifest."""
         if not 0 <= index < self.files:
             raise NotFound(f"there is no file number {index} in a manifest of {self.files}; ask with its own numbers")
-        return ObjectId(self.sources[self._mounts[index]], self.key(index), self.version(index), self.size(index))
+        try:
+            return ObjectId(self.sources[self._mounts[index]], self.key(index), self.version(index), self.size(index))
+        except (IndexError, struct.error) as fault:
+            raise bad(self._file, f"file number {index} is damaged") from fault
 
     def find(self, path: bytes) -> int:
         """The number of the file of exactly this path. Raises NotFound, which says if it is a directory."""
@@ -154,14 +159,15 @@ class Manifest:
         """The paths of the files start..stop; much faster than one by one."""
         return self._names(range(start, stop), 0)
 
-    def versions_between(self, start: int, stop: int) -> Texts:
-        """The versions of the files start..stop."""
+    def columns_between(self, start: int, stop: int) -> Columns:
+        """All that is known of the files start..stop, in lists."""
         versions: Texts = []
         for segment in range(start // SEGMENT, -(-stop // SEGMENT)):
             first = segment * SEGMENT
             column, packed, count = self._segment(segment)
-            versions += unpack_versions(bytes(column), packed, count, max(0, start - first), min(count, stop - first))
-        return versions
+            versions += unpack_versions(column, packed, count, max(0, start - first), min(count, stop - first))
+        sizes, mtimes, mounts = (numbers[start:stop].tolist() for numbers in (self._sizes, self._mtimes, self._mounts))
+        return Columns(self.paths_between(start, stop), sizes, mtimes, mounts, versions)
 
     def verify(self) -> None:
         """Read everything and compare it with the digest. Raises InvalidValue where it differs."""
@@ -203,6 +209,7 @@ class Manifest:
             at = self._paths_at + self._ends[self._first[child]]
             dirs.append(self._map[at + skip : at + self._length[child]])
             child = max(child + 1, self._stop[child])
+        dirs.sort()  # they come as if each name ended in a slash: "a-" before "a"
         runs = [
             range(self._columns["run_first"][run], min(self._columns["run_stop"][run], self.files))
             for run in range(self._columns["dir_runs"][number], self._columns["dir_runs_stop"][number])

@@ -12,6 +12,7 @@ import hashlib
 import json
 import mmap
 import os
+import re
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -52,6 +53,8 @@ class Header:
     markers: int
     directories: int
     tree_crc: int
+    file_bytes: int
+    """Of the whole file, so that one cut short is known at once."""
     columns: Mapping[str, tuple[int, int]]
     """Column -> offset and length in bytes."""
 
@@ -109,15 +112,16 @@ def _read_header(fd: int, size: int, path: str | os.PathLike[str]) -> dict[str, 
 
 def _checked(document: Mapping[str, Any], size: int, path: str | os.PathLike[str]) -> Header:
     try:
-        mounts = tuple((str(source), str(mount)) for source, mount in document["mounts"])
-        columns = {name: _extent(document["columns"][name], size, width) for name, width in COLUMNS.items()}
         counts = {name: _count(document[name]) for name in Header.__dataclass_fields__ if name not in _NOT_COUNTS}
-        header = Header(digest=str(document["digest"]), mounts=mounts, columns=columns, **counts)
+        if counts["file_bytes"] != size:
+            raise ValueError(f"the file should have {counts['file_bytes']} bytes, and has {size}")
+        columns = {name: _extent(document["columns"][name], size, width) for name, width in COLUMNS.items()}
+        header = Header(digest=_digest(document["digest"]), mounts=_mounts(document), columns=columns, **counts)
+        for name, count in _counts_expected(header).items():
+            if columns[name][1] != count * _WIDTH[COLUMNS[name]]:
+                raise ValueError(f"column {name} has {columns[name][1]} bytes, not {count} numbers")
     except (KeyError, TypeError, ValueError) as fault:
         raise bad(path, f"its header is wrong ({fault})") from fault
-    for name, count in _counts_expected(header).items():
-        if columns[name][1] != count * _WIDTH[COLUMNS[name]]:
-            raise bad(path, f"column {name} has {columns[name][1]} bytes, not {count} numbers")
     return header
 
 
@@ -133,15 +137,30 @@ def _counts_expected(header: Header) -> dict[str, int]:
     return counts | {"run_stop": header.columns["run_first"][1] // 4}
 
 
+def _digest(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value):
+        raise ValueError(f"{value!r} is not a digest")
+    return value
+
+
+def _mounts(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    mounts = tuple((source, path) for source, path in document["mounts"])
+    for source, path in mounts:
+        if not isinstance(source, str) or not isinstance(path, str):
+            raise ValueError(f"{source!r} at {path!r} is not a mount")
+        mount_prefix(path)
+    return mounts
+
+
 def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 96:
         raise ValueError(f"{value!r} is not a count")
     return value
 
 
 def _extent(value: Any, size: int, kind: str) -> tuple[int, int]:
     offset, length = map(_count, value)
-    if offset % ALIGN or length % _WIDTH[kind] or offset + length > size:
+    if offset < HEAD.size or offset % ALIGN or length % _WIDTH[kind] or offset + length > size:
         raise ValueError(f"a column at {offset} with {length} bytes in a file of {size}")
     return offset, length
 

@@ -133,15 +133,16 @@ def pack_versions(versions: Sequence[str]) -> tuple[bytes, bool]:
     return array("I", accumulate(map(len, pieces))).tobytes() + text, False
 
 
-def unpack_versions(column: bytes, packed: bool, count: int, start: int, stop: int) -> list[str]:
+def unpack_versions(column: bytes | memoryview, packed: bool, count: int, start: int, stop: int) -> list[str]:
     """The versions start..stop of a column of `count`, made by pack_versions."""
     if packed:
         digits = column[16 * start : 16 * stop].hex()
         return [f'etag:"{digits[at : at + 32]}"' for at in range(0, 32 * (stop - start), 32)]
     ends = array("I", [0])
     ends.frombytes(column[: 4 * count])
-    text = column[4 * count :]
-    return [piece.decode("utf-8", "surrogateescape") for piece in cut(text, ends[start : stop + 1])]
+    ends = ends[start : stop + 1]
+    text = bytes(column[4 * count + ends[0] : 4 * count + ends[-1]])
+    return [text[one - ends[0] : other - ends[0]].decode("utf-8", "surrogateescape") for one, other in pairwise(ends)]
 
 
 def unpack_version(column: bytes | memoryview, packed: bool, count: int, row: int) -> str:

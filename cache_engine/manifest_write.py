@@ -115,10 +115,11 @@ class _Writer:
             column = self._columns[name] = _Column(self._fd, aligned(at))
             column.write(tree[name])
             crc, at = zlib.crc32(tree[name], crc), column.stop
-        os.ftruncate(self._fd, aligned(at))
-        os.pwrite(self._fd, encode_header(self._header(crc), self._room), 0)
+        size = aligned(at)
+        os.ftruncate(self._fd, size)
+        os.pwrite(self._fd, encode_header(self._header(crc, size), self._room), 0)
 
-    def _header(self, tree_crc: int) -> Header:
+    def _header(self, tree_crc: int, file_bytes: int) -> Header:
         return Header(
             files=self._files,
             bytes=self._bytes,
@@ -129,6 +130,7 @@ class _Writer:
             markers=self._tree.markers,
             directories=len(self._tree.first),
             tree_crc=tree_crc,
+            file_bytes=file_bytes,
             columns={name: column.extent for name, column in self._columns.items()},
         )
 
