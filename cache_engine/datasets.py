@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cache_engine.access import Access, Member, MountAccess
+from cache_engine.block import ObjectId
 from cache_engine.control import Control
 from cache_engine.credentials import resolve
 from cache_engine.errors import NotFound, WorkerUnavailable
@@ -44,6 +45,16 @@ def open_manifest(access: Access, control: Control, directory: Path) -> Manifest
     if not kept.is_file():
         control.fetch_manifest(ref, kept)
     return Manifest.open(kept)
+
+
+def holds(manifest: Manifest, obj: ObjectId) -> bool:
+    """Whether the snapshot has exactly this object version."""
+    for source, mount in zip(manifest.sources, manifest.mount_paths, strict=True):
+        path = mount.encode() + b"/" + obj.key if mount else obj.key
+        index = manifest.position(path) if source == obj.source else manifest.files
+        if index < manifest.files and manifest.object_id(index) == obj:
+            return True
+    return False
 
 
 @dataclass(slots=True)

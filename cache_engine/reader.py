@@ -49,6 +49,16 @@ class ReadStats:
         with self._lock:
             self.bytes[origin] = self.bytes.get(origin, 0) + size
 
+    def copy(self) -> ReadStats:
+        """The figures as of now."""
+        with self._lock:
+            return ReadStats(dict(self.bytes), self.failed_over, self.bad_blocks)
+
+    def since(self, before: ReadStats) -> ReadStats:
+        """What came after `before`."""
+        bytes_ = {origin: size - before.bytes.get(origin, 0) for origin, size in self.bytes.items()}
+        return ReadStats(bytes_, self.failed_over - before.failed_over, self.bad_blocks - before.bad_blocks)
+
     def total(self) -> int:
         return sum(self.bytes.values())
 

@@ -17,7 +17,7 @@ from cache_engine.access import Member
 from cache_engine.block import BLOCK, blocks_of, spans_of
 from cache_engine.config import WorkerConfig
 from cache_engine.control import Control
-from cache_engine.datasets import Datasets, ServedDataset
+from cache_engine.datasets import Datasets, ServedDataset, holds
 from cache_engine.errors import CacheEngineError, CorruptBlock, ObjectChanged
 from cache_engine.fill import Filler, NoRoom
 from cache_engine.http1 import Timeouts
@@ -144,7 +144,7 @@ class Worker:
         """A new snapshot: cells of versions that it no longer has leave first and count for nobody."""
         manifest = new.manifest(new.digest)
         for obj, _ in list(self.tier.objects(old.access.uid)):
-            if not manifest.has(obj):
+            if not holds(manifest, obj):
                 self.tier.retire(obj, old.access.uid)
 
     def gone(self, served: ServedDataset) -> None:
