@@ -1,0 +1,1 @@
+"""The embedded cluster: workers as child processes, state in one directory of one user."""
