@@ -54,8 +54,17 @@ def line(row: Row) -> str:
 
 def cells(row: Row) -> tuple[str, ...]:
     holds = {True: "yes", False: "NO", None: ""}[row.holds]
-    medians = ", ".join(f"{name} {figure(value)}" for name, value in row.peers.items())
-    return row.question, figure(row.value), row.unit, row.goal, holds, medians
+    return row.question, figure(row.value), row.unit, row.goal, holds, medians(row.peers)
+
+
+def medians(peers: Mapping[str, float]) -> str:
+    """'ours 3.2, sockets 4 GB/s': a unit that all share, in brackets behind each name, is written once."""
+    units = {name.rpartition(" (")[2] for name in peers}
+    shared = units.pop() if len(units) == 1 else ""
+    if not shared.endswith(")"):
+        return ", ".join(f"{name} {figure(value)}" for name, value in peers.items())
+    shown = ", ".join(f"{name.rpartition(' (')[0]} {figure(value)}" for name, value in peers.items())
+    return f"{shown} {shared[:-1]}"
 
 
 def table(rows: Sequence[Row]) -> str:

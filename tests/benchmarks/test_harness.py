@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.arms import Meter, in_child
 from benchmarks.harness import Options, Question, answers, ask, at_least, at_most, interleave, median_ratio, order, row
-from benchmarks.report import figure, line, run, table, to_json
+from benchmarks.report import figure, line, medians, run, table, to_json
 
 
 def scripted(name: str, values: list[float], calls: list[str]):
@@ -108,6 +108,13 @@ def test_the_table_is_aligned():
     assert "python" in lines[-1]
     assert line(rows[0]) == "short 1.5 s <= 2 yes"
     assert json.loads(to_json(rows[1]))["holds"] is None
+
+
+def test_a_unit_that_all_medians_share_is_written_once():
+    assert medians({"ours (GB/s)": 3.25, "peer (GB/s)": 4}) == "ours 3.25, peer 4 GB/s"
+    assert medians({"ours (GB/s)": 3.25, "peer (s)": 4}) == "ours (GB/s) 3.25, peer (s) 4"
+    assert medians({"peer": 4}) == "peer 4"
+    assert medians({}) == ""
 
 
 @pytest.mark.parametrize(
