@@ -144,9 +144,8 @@ class Columns:
         )
 
     def _each(self, change: Callable[[list[Any]], list[Any]]) -> Columns:
-        lists = self.paths, self.sizes, self.mtimes, self.mounts, self.versions
-        paths, sizes, mtimes, mounts, versions = map(change, lists)
-        return Columns(paths, sizes, mtimes, mounts, versions, self.packed)
+        paths, versions = change(self.paths), change(self.versions)
+        return Columns(paths, change(self.sizes), change(self.mtimes), change(self.mounts), versions, self.packed)
 
 
 def cut(blob: bytes, ends: Sequence[int]) -> list[bytes]:
