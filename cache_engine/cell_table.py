@@ -1,0 +1,255 @@
+"""Every cell of a tier in memory, with the ledger, the policy and the labels' bytes: what the tier decides on.
+
+No I/O. `lock` guards everything here and in the cells; methods whose docstring does not say otherwise are called
+with it held. `freed` is told whenever something that was leaving has left, or stays after all.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from cache_engine.block import ObjectId
+from cache_engine.cell import ABSENT, LEAVING, PROVED, RESERVED, REWRITING, STALE, UNPROVED, Cell
+from cache_engine.policy import Policy
+from cache_engine.quota import Ledger, allocated, extents_cost
+from cache_engine.voucher import Voucher, length_of
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened since start."""
+
+    evicted: int = 0
+    """Cells or pieces that left to make room."""
+    evicted_bytes: int = 0
+    """Bytes of the disk that they gave back."""
+    refused: int = 0
+    """Reservations without room: the caller read past the cache."""
+    bad_blocks: int = 0
+    """Blocks dropped because their bytes were not what was vouched for."""
+    lost_cells: int = 0
+    """Cells found missing or of a wrong length."""
+    disk_errors: int = 0
+    """Writes, creations and removals that the file system refused."""
+
+
+class CellTable:
+    """The tier's memory. See the module for who locks."""
+
+    def __init__(self, quota: int, policy: Policy, piece_blocks: int) -> None:
+        self.lock = threading.Lock()
+        self.freed = threading.Condition(self.lock)
+        self.ledger = Ledger(quota)
+        self.policy = policy
+        self.piece_blocks = piece_blocks
+        self.cells: dict[str, Cell] = {}
+        self.unsaved: set[str] = set()
+        self.counts = Counts()
+        self.leaving = 0  # evictions on their way
+        self.near_bytes = 0
+        self._held: Counter[tuple[str, bool]] = Counter()
+        self._labels: dict[tuple[tuple[str, bool], ...], Mapping[str, bool]] = {}  # one mapping for all its cells
+
+    # Leases
+
+    def enter(self, obj: ObjectId, name: str) -> Cell:
+        """The cell, leased once more; one outside the table, never cached, while it is being removed."""
+        cell = self.cells.get(name)
+        if cell is None:
+            cell = self.cells[name] = Cell(obj, name, self.piece_blocks)
+        elif cell.leaving:
+            cell = Cell(obj, name, self.piece_blocks)
+            cell.dropped = True
+        cell.leases += 1
+        return cell
+
+    def leave(self, cell: Cell, pinned: Iterable[int]) -> int:
+        """One lease less; returns the descriptor that nobody uses any more, or -1."""
+        for piece in pinned:
+            cell.pins[piece] -= 1
+            if not cell.pins[piece]:
+                del cell.pins[piece]
+        cell.leases -= 1
+        if cell.leases:
+            return -1
+        if not cell.on_disk and not cell.charged and self.cells.get(cell.name) is cell and not cell.leaving:
+            del self.cells[cell.name]
+            self.relabel(cell, {})
+        fd, cell.fd = cell.fd, -1
+        return fd
+
+    def pin(self, cell: Cell, blocks: Iterable[int], pinned: set[int]) -> None:
+        """Keep the pieces of these blocks for as long as the lease with that set of `pinned` pieces."""
+        for piece in cell.pieces_of(blocks) - pinned:
+            cell.pins[piece] = cell.pins.get(piece, 0) + 1
+            pinned.add(piece)
+            self.policy.touch(cell.key(piece))
+
+    # Labels
+
+    def relabel(self, cell: Cell, labels: Mapping[str, bool]) -> None:
+        """Give the cell exactly these labels: each is charged for every present block."""
+        if labels == cell.labels:
+            return
+        self._count_held(cell, -cell.present_bytes)
+        was_near = cell.near
+        cell.labels = self._shared(labels)
+        cell.near = bool(labels) and all(labels.values())
+        self._count_held(cell, cell.present_bytes)
+        if was_near != cell.near:
+            for piece in range(cell.pieces):
+                if cell.key(piece) in self.policy:
+                    self.policy.add(cell.key(piece), near=cell.near)
+        self.changed(cell)
+
+    def held(self, label: str, near: bool) -> int:
+        return self._held[label, near]
+
+    def known_labels(self) -> set[str]:
+        """Labels that are charged for anything."""
+        return {label for label, _ in self._held}
+
+    def labelled(self, label: str) -> Iterator[Cell]:
+        return (cell for cell in self.cells.values() if label in cell.labels)
+
+    def _shared(self, labels: Mapping[str, bool]) -> Mapping[str, bool]:
+        key = tuple(sorted(labels.items()))
+        if key not in self._labels:
+            self._labels[key] = {sys.intern(label): near for label, near in key}
+        return self._labels[key]
+
+    def _count_held(self, cell: Cell, size: int) -> None:
+        if cell.near:
+            self.near_bytes += size
+        for label, near in cell.labels.items():
+            self._held[label, near] += size
+            if not self._held[label, near]:
+                del self._held[label, near]
+
+    # Blocks
+
+    def cost_to_reserve(self, cell: Cell, blocks: Iterable[int]) -> int:
+        """Bytes to take from the ledger first; the first block of a cell also pays for voucher and extents."""
+        cost = cell.cost(b for b in blocks if cell.state[b] == ABSENT)
+        return cost if cell.charged else cost + sum(self._fixed_cost(cell))
+
+    def reserve(self, cell: Cell, blocks: Iterable[int]) -> set[int]:
+        """Reserve what is neither present nor reserved (its cost is already taken); returns those blocks."""
+        if not cell.charged:
+            cell.voucher_room, cell.extents = self._fixed_cost(cell)
+            cell.charged = cell.voucher_room + cell.extents
+        taken = {b for b in blocks if cell.state[b] in (ABSENT, STALE)}
+        cell.charged += cell.cost(b for b in taken if cell.state[b] == ABSENT)
+        for block in taken:
+            cell.state[block] = RESERVED if cell.state[block] == ABSENT else REWRITING
+        for piece in cell.pieces_of(taken):
+            self.policy.add(cell.key(piece), near=cell.near)
+        return taken
+
+    def cancel(self, cell: Cell, blocks: Iterable[int]) -> None:
+        """Take reservations back. What may have bytes on the disk stays charged until its piece leaves."""
+        for block in blocks:
+            if cell.state[block] == RESERVED:
+                cell.state[block] = ABSENT
+                cell.charged -= cell.cost((block,))
+                self.ledger.give(cell.cost((block,)))
+            elif cell.state[block] == REWRITING:
+                cell.state[block] = STALE
+        if not cell.on_disk and cell.charged == cell.voucher_room + cell.extents:
+            self._uncharge(cell)
+
+    def set_present(self, cell: Cell, block: int, crc: int, state: int = PROVED) -> None:
+        cell.crcs[block] = crc
+        cell.state[block] = state
+        cell.present += 1
+        cell.proved += state == PROVED
+        cell.present_bytes += cell.length(block)
+        self._count_held(cell, cell.length(block))
+        self.changed(cell)
+        if cell.complete and cell.blocks > cell.piece_blocks:  # from now on one key for all of it
+            for piece in range(1, cell.pieces):
+                self.policy.remove((cell.name, piece))
+            self.policy.add(cell.key(0), near=cell.near)
+
+    def set_proved(self, cell: Cell, block: int) -> None:
+        if cell.state[block] == UNPROVED:
+            cell.state[block] = PROVED
+            cell.proved += 1
+
+    def set_absent(self, cell: Cell, block: int, state: int = STALE) -> None:
+        """A present block stops being usable; its bytes stay on the disk, and charged."""
+        if cell.state[block] < UNPROVED:
+            return
+        split = cell.complete and cell.blocks > cell.piece_blocks
+        cell.proved -= cell.state[block] == PROVED
+        cell.state[block] = state
+        cell.present -= 1
+        cell.present_bytes -= cell.length(block)
+        self._count_held(cell, -cell.length(block))
+        self.changed(cell)
+        for piece in range(cell.pieces) if split else ():
+            self.policy.add(cell.key(piece), near=cell.near)
+
+    def changed(self, cell: Cell) -> None:
+        """The voucher on the disk, if any, says something else now."""
+        cell.changes += 1
+        if cell.on_disk and not cell.dropped:
+            self.unsaved.add(cell.name)
+
+    def _fixed_cost(self, cell: Cell) -> tuple[int, int]:
+        return allocated(length_of(cell.obj, cell.labels)), extents_cost(cell.obj.size)
+
+    def _uncharge(self, cell: Cell) -> None:
+        self.ledger.give(cell.charged)
+        cell.charged = cell.voucher_room = cell.extents = 0
+        for piece in range(cell.pieces):
+            self.policy.remove(cell.key(piece))
+
+    # Coming and going
+
+    def restore(self, voucher: Voucher, name: str, proved: bool) -> None:
+        """A cell found on the disk at start, counted even where it is beyond the quota."""
+        cell = Cell(voucher.obj, name, self.piece_blocks)
+        self.cells[name] = cell
+        cell.on_disk = cell.vouched = True
+        self.relabel(cell, voucher.labels)
+        present = [block for block, flag in enumerate(voucher.present) if flag]
+        self.ledger.restore(self.cost_to_reserve(cell, present))
+        self.reserve(cell, present)
+        for block in present:
+            self.set_present(cell, block, voucher.crcs[block], PROVED if proved else UNPROVED)
+        cell.saved = cell.changes
+        self.unsaved.discard(name)
+
+    def forget(self, cell: Cell) -> None:
+        """Take the cell out of the table. Its bytes stay charged to it: `release` gives them back."""
+        if self.cells.get(cell.name) is cell:
+            del self.cells[cell.name]
+        for piece in range(cell.pieces):
+            self.policy.remove((cell.name, piece))
+        self.relabel(cell, {})
+        cell.dropped = True
+        self.unsaved.discard(cell.name)
+
+    def release(self, cell: Cell) -> int:
+        """The bytes of a forgotten cell are off the disk; returns how many."""
+        freed, cell.charged = cell.charged, 0
+        self.ledger.give(freed)
+        return freed
+
+    def punched(self, cell: Cell, blocks: Iterable[int]) -> int:
+        """LEAVING blocks are off the disk; returns their bytes."""
+        gone = [b for b in blocks if cell.state[b] == LEAVING]
+        for block in gone:
+            cell.state[block] = ABSENT
+        freed = cell.cost(gone)
+        cell.charged -= freed
+        self.ledger.give(freed)
+        return freed
+
+    def __repr__(self) -> str:
+        return f"<CellTable {len(self.cells)} cells {self.ledger!r} {self.policy!r}>"

@@ -1,0 +1,149 @@
+"""What one worker knows of the Datasets it serves: their access documents, manifests, sources and rings.
+
+Loaded on the first request that names a Dataset and renewed when a heartbeat shows a newer epoch. When the
+controller is away the last known document goes on being used: the data plane does not need it to be right.
+Synchronous; `server.py` calls it in threads where it may have to load, and `known` from the loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cache_engine.access import Access, Member, MountAccess
+from cache_engine.block import ObjectId
+from cache_engine.control import Control
+from cache_engine.credentials import resolve
+from cache_engine.errors import NotFound, WorkerUnavailable
+from cache_engine.manifest import Manifest
+from cache_engine.ring import Ring
+from cache_engine.source import Source
+from cache_engine.sources import open_source
+
+OLD_SNAPSHOTS = 4
+"""Earlier manifests kept open a Dataset: readers that have not refreshed yet still name them."""
+
+
+def open_mounts(mounts: tuple[MountAccess, ...], environ: Mapping[str, str]) -> list[Source]:
+    """One Source a mount, in order. Raises MissingCredential, InvalidValue, UnsupportedSource."""
+    return [open_source(m.url, m.options, resolve(m.credentials, environ)) for m in mounts]
+
+
+def open_manifest(access: Access, control: Control, directory: Path) -> Manifest:
+    """The Dataset's manifest: the controller's own file where this host has it, else a copy in `directory`."""
+    ref = access.snapshot
+    if ref is None:
+        raise NotFound(f"Dataset {access.dataset} has no snapshot yet; `forebay explain {access.dataset}` says why")
+    if ref.path and Path(ref.path).is_file():
+        manifest = Manifest.open(Path(ref.path))
+        if manifest.digest == ref.digest:
+            return manifest
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    kept = directory / f"{ref.digest}.manifest"
+    if not kept.is_file():
+        control.fetch_manifest(ref, kept)
+    return Manifest.open(kept)
+
+
+def holds(manifest: Manifest, obj: ObjectId) -> bool:
+    """Whether the snapshot has exactly this object version."""
+    for source, mount in zip(manifest.sources, manifest.mount_paths, strict=True):
+        path = mount.encode() + b"/" + obj.key if mount else obj.key
+        index = manifest.position(path) if source == obj.source else manifest.files
+        if index < manifest.files and manifest.object_id(index) == obj:
+            return True
+    return False
+
+
+@dataclass(slots=True)
+class ServedDataset:
+    """One Dataset as a worker serves it. Replaced whole on a new epoch, but for `manifests`."""
+
+    access: Access
+    ring: Ring
+    sources: list[Source]
+    manifests: dict[str, Manifest] = field(default_factory=dict)
+
+    def member(self, worker: str) -> Member | None:
+        return next((m for m in self.access.members if m.id == worker), None)
+
+    @property
+    def digest(self) -> str:
+        """The current snapshot's digest; empty before the first."""
+        return self.access.snapshot.digest if self.access.snapshot else ""
+
+    def manifest(self, digest: str) -> Manifest:
+        """Raises NotFound for a snapshot that this worker does not know."""
+        try:
+            return self.manifests[digest]
+        except KeyError:
+            raise NotFound(f"worker has no snapshot {digest[:12]} of Dataset {self.access.dataset}") from None
+
+
+class Datasets:
+    """All Datasets of one worker. Mutable: `_served`, replaced entry by entry under `_lock`; loads run outside it."""
+
+    def __init__(self, control: Control, directory: Path, environ: Mapping[str, str]) -> None:
+        self._control = control
+        self._directory = directory
+        self._environ = environ
+        self._lock = threading.Lock()
+        self._loading: dict[str, threading.Lock] = {}
+        self._served: dict[str, ServedDataset] = {}
+
+    def __repr__(self) -> str:
+        return f"<Datasets {', '.join(f'{n}@{d.access.epoch}' for n, d in self._served.items()) or 'none'}>"
+
+    def known(self, name: str, digest: str = "") -> ServedDataset | None:
+        """From memory only; None if it has to be loaded."""
+        served = self._served.get(name)
+        return served if served and (not digest or digest in served.manifests) else None
+
+    def load(self, name: str, digest: str = "") -> ServedDataset:
+        """The Dataset, asked of the controller if need be. Raises NotFound, ControllerUnavailable."""
+        with self._lock:
+            turn = self._loading.setdefault(name, threading.Lock())
+        with turn:
+            return self.known(name, digest) or self._renew(name)
+
+    def _renew(self, name: str) -> ServedDataset:
+        access = self._control.access(name)
+        old = self._served.get(name)
+        manifests = dict(list(old.manifests.items())[-OLD_SNAPSHOTS:]) if old and old.access.uid == access.uid else {}
+        if access.snapshot and access.snapshot.digest not in manifests:
+            manifests[access.snapshot.digest] = open_manifest(access, self._control, self._directory)
+        if old and old.access.mounts == access.mounts:
+            sources = old.sources
+        else:
+            sources = open_mounts(access.mounts, self._environ)
+        served = ServedDataset(access, Ring.of(access.members), sources, manifests)
+        with self._lock:
+            self._served[name] = served
+        return served
+
+    def follow(
+        self,
+        epochs: Mapping[str, int],
+        superseded: Callable[[ServedDataset, ServedDataset], None],
+        gone: Callable[[ServedDataset], None],
+    ) -> None:
+        """Renew what a heartbeat showed to be newer; forget what is no longer a Dataset."""
+        for name, served in list(self._served.items()):
+            if name not in epochs:
+                with self._lock:
+                    self._served.pop(name, None)
+                gone(served)
+            elif epochs[name] > served.access.epoch:
+                self._follow_one(name, served, superseded)
+
+    def _follow_one(
+        self, name: str, served: ServedDataset, superseded: Callable[[ServedDataset, ServedDataset], None]
+    ) -> None:
+        try:
+            newer = self._renew(name)
+        except (NotFound, WorkerUnavailable):
+            return
+        if newer.digest != served.digest:
+            superseded(served, newer)

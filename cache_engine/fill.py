@@ -1,0 +1,131 @@
+"""Bytes into cells: carries flights out in a bounded pool of threads.
+
+A fetch is received, summed and written a block at a time: one block of buffer a thread, whatever the object's
+size. Above: `server.py`; below: `flights.py` (who fetches what), `tier.py` (room and cells) and an `Origin`,
+which says where the bytes come from (the source, or another worker).
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
+
+from crc32c import crc32c
+
+from cache_engine.block import BLOCK, RUN, ObjectId, block_length
+from cache_engine.errors import CacheEngineError, WorkerUnavailable
+from cache_engine.flights import Flight, Flights
+from cache_engine.lease import Lease
+from cache_engine.metrics import WorkerMetrics
+from cache_engine.source import Stream
+from cache_engine.tier import DiskTier
+
+
+class NoRoom(CacheEngineError):
+    """The tier cannot take these blocks now (all leased and full, or the disk is); read past the cache."""
+
+
+class Origin(Protocol):
+    """Where the bytes of an object come from: a source, or a worker that holds or fetches them."""
+
+    def read(self, obj: ObjectId, start: int, stop: int) -> Stream:
+        """The bytes [start, stop), as the contract of Source.read says."""
+        ...
+
+
+class Filler:
+    """Fills cells of one tier. Threads: `fetches` of them, each with one block of buffer."""
+
+    def __init__(self, tier: DiskTier, fetches: int, metrics: WorkerMetrics) -> None:
+        self.tier = tier
+        self.flights = Flights()
+        self._metrics = metrics
+        self._pool = ThreadPoolExecutor(fetches, thread_name_prefix="fetch")
+        self._local = threading.local()
+
+    def ensure(self, lease: Lease, blocks: range, origin: Origin, label: str, near: bool) -> list[Future[None]]:
+        """Start what is missing of `blocks`; wait for all the futures, then the lease is ready for them.
+
+        A future fails with the source's error, or with NoRoom where the bytes have to go past the cache.
+        May read from the disk (proving blocks after an unclean stop): call it in a thread unless `ready`.
+        """
+        missing = lease.missing(blocks)
+        if not missing:
+            return []
+        started, futures = self.flights.board(
+            lease.cell_name, missing, lambda block: lease.ready(range(block, block + 1)), RUN // BLOCK
+        )
+        for flight in started:
+            self._start(flight, lease.obj, origin, label, near)
+        return futures
+
+    def _start(self, flight: Flight, obj: ObjectId, origin: Origin, label: str, near: bool) -> None:
+        try:
+            self._pool.submit(self._carry_out, flight, obj, origin, label, near)
+        except RuntimeError as exc:
+            self.flights.end(flight, WorkerUnavailable("this worker is stopping; ask the next owner"))
+            raise WorkerUnavailable("this worker is stopping; ask the next owner") from exc
+
+    def _carry_out(self, flight: Flight, obj: ObjectId, origin: Origin, label: str, near: bool) -> None:
+        """One flight, in a pool thread, with a lease of its own: the asker's may be gone."""
+        error: CacheEngineError | None = None
+        try:
+            with self.tier.lease(obj, label=label, near=near) as lease:
+                if not lease.reserve(flight.run):
+                    raise NoRoom(f"no room for {len(flight.run)} blocks in {self.tier!r}")
+                try:
+                    self._receive(flight, lease, origin)
+                finally:
+                    lease.cancel(range(flight.landed, flight.run.stop))
+                    lease.vouch()
+        except CacheEngineError as exc:
+            error = exc
+        except OSError as exc:
+            error = NoRoom(f"the cache directory failed: {exc}")
+        finally:
+            self.flights.end(flight, error)
+
+    def _receive(self, flight: Flight, lease: Lease, origin: Origin) -> None:
+        obj = lease.obj
+        first = flight.run.start * BLOCK
+        stream = origin.read(obj, first, min(obj.size, flight.run.stop * BLOCK))
+        try:
+            for block in flight.run:
+                view = self._buffer()[: block_length(obj.size, block)]
+                stream.readinto(view)
+                if not lease.write(block, view, crc32c(view)):
+                    raise NoRoom(f"block {block} could not be written to the cache directory")
+                self.flights.land(flight, block)
+                self._metrics.filled(len(view))
+        finally:
+            stream.close()
+
+    def _buffer(self) -> memoryview:
+        view: memoryview | None = getattr(self._local, "view", None)
+        if view is None:
+            view = self._local.view = memoryview(bytearray(BLOCK))
+        return view
+
+    def close(self) -> None:
+        """No new fetches; those in flight end first."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def read_past(origin: Origin, obj: ObjectId, start: int, stop: int) -> bytearray:
+    """The bytes [start, stop) into memory, past a cache that has no room for them."""
+    body = bytearray(stop - start)
+    if body:
+        stream = origin.read(obj, start, stop)
+        try:
+            for offset in range(0, len(body), BLOCK):
+                stream.readinto(memoryview(body)[offset : offset + BLOCK])
+        finally:
+            stream.close()
+    return body
+
+
+def block_crcs(body: bytearray) -> list[int]:
+    """One CRC32C for each block's length of `body`."""
+    view = memoryview(body)
+    return [crc32c(view[offset : offset + BLOCK]) for offset in range(0, len(view), BLOCK)]

@@ -1,0 +1,161 @@
+"""Many small files at once: local cells by two threads, the rest in batches to their owners.
+
+Above: `client.py`; below: `reader.py`, which takes over file by file where a batch failed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import Future
+from itertools import islice
+
+from cache_engine import wire
+from cache_engine.block import BLOCK, ObjectId
+from cache_engine.errors import CacheEngineError, WorkerUnavailable
+from cache_engine.pieces import batches_of
+from cache_engine.reader import Reader
+
+LOCAL_THREADS = 2
+"""Threads that read local cells: the work is half system calls, half Python under the GIL; more gain nothing."""
+LOCAL_CHUNK = 256
+"""Files of one thread's turn."""
+_scratch = threading.local()
+
+
+class ManyRead:
+    """One call of read_many. `results[n]` belongs to `indices[n]`: written once, by whoever read it."""
+
+    def __init__(self, reader: Reader, indices: Sequence[int]) -> None:
+        self._reader = reader
+        self._indices = indices
+        self._objects: list[ObjectId | None] = [None] * len(indices)
+        self.results: list[bytes | CacheEngineError | None] = [None] * len(indices)
+
+    def run(self) -> list[bytes | CacheEngineError]:
+        """Every file's bytes, or its error, in the order asked."""
+        slots = list(range(len(self._indices)))
+        for slot in slots:
+            self._objects[slot] = self._reader.manifest.object_id(self._indices[slot])
+        left = self._local(slots)
+        small = [slot for slot in left if self._object(slot).size <= BLOCK]
+        alone = [slot for slot in left if self._object(slot).size > BLOCK] + self._batches(small)
+        for slot in alone:
+            self.results[slot] = self._whole(slot)
+        return [result if result is not None else b"" for result in self.results]
+
+    def _object(self, slot: int) -> ObjectId:
+        obj = self._objects[slot]
+        assert obj is not None
+        return obj
+
+    def _local(self, slots: list[int]) -> list[int]:
+        """Reads what lies in cells on this host; returns the slots that are left."""
+        if not self._reader.membership.has_local:
+            return slots
+        chunks = [slots[n : n + LOCAL_CHUNK] for n in range(0, len(slots), LOCAL_CHUNK)]
+        pool = self._reader.threads()
+        left: list[int] = []
+        turns = iter(chunks)
+        running: list[Future[list[int]]] = [
+            pool.submit(self._local_chunk, chunk) for chunk in islice(turns, LOCAL_THREADS)
+        ]
+        while running:
+            left += running.pop(0).result()
+            running += [pool.submit(self._local_chunk, chunk) for chunk in islice(turns, 1)]
+        return left
+
+    def _local_chunk(self, slots: list[int]) -> list[int]:
+        membership = self._reader.membership
+        count = membership.access.owners
+        left = []
+        size = 0
+        for slot in slots:
+            obj = self._object(slot)
+            body = None
+            if obj.size <= BLOCK:
+                for cells in membership.cells(membership.ring.owners(obj, 0, count)):
+                    if (body := cells.read_small(obj)) is not None:
+                        break
+            if body is None:
+                left.append(slot)
+            else:
+                self.results[slot] = body
+                size += len(body)
+        self._reader.stats.add("local", size)
+        return left
+
+    def _batches(self, slots: list[int]) -> list[int]:
+        """Reads in batches from owners, then from stand-ins; returns the slots to read one by one."""
+        for rank in range(3):
+            if not slots:
+                break
+            slots = self._round(slots, rank)
+        return slots
+
+    def _round(self, slots: list[int], rank: int) -> list[int]:
+        """One attempt at every slot, at the candidate of this rank; returns those that nobody answered for."""
+        membership = self._reader.membership
+        by_member: dict[tuple[str, bool], list[int]] = defaultdict(list)
+        left: list[int] = []
+        for slot in slots:
+            ranked = membership.ring.owners(self._object(slot), 0, len(membership.members))
+            candidates = membership.candidates(ranked)
+            if rank < len(candidates):
+                by_member[candidates[rank]].append(slot)
+            else:
+                left.append(slot)
+        pool = self._reader.threads()
+        jobs = [
+            pool.submit(self._batch, member, batch)
+            for member, share in by_member.items()
+            for batch in batches_of([(slot, self._object(slot).size) for slot in share])
+        ]
+        for job in jobs:
+            left += job.result()
+        return left
+
+    def _batch(self, member: tuple[str, bool], slots: list[int]) -> list[int]:
+        """One batch at one worker; returns the slots that it did not answer for."""
+        name, stand_in = member
+        reader = self._reader
+        base = f"/v1/d/{reader.membership.access.dataset}/{reader.manifest.digest}"
+        done = size = 0
+        left = []
+        try:
+            answers = reader.membership.peer(name).batch(
+                base, [self._indices[slot] for slot in slots], _buffer(), [wire.HOP] if stand_in else []
+            )
+            for slot, (_, body) in zip(slots, answers, strict=True):
+                done += 1
+                if isinstance(body, bytes):
+                    self.results[slot] = body
+                    size += len(body)
+                else:
+                    left.append(slot)
+        except CacheEngineError as exc:
+            if isinstance(exc, WorkerUnavailable):
+                reader.membership.failed(name)
+            reader.stats.failed_over += 1
+            left += slots[done:]
+        reader.stats.add("cell", size)
+        return left
+
+    def _whole(self, slot: int) -> bytes | CacheEngineError:
+        obj = self._object(slot)
+        body = bytearray(obj.size)
+        try:
+            self._reader.readinto(self._indices[slot], memoryview(body), 0)
+        except CacheEngineError as exc:
+            return exc
+        return bytes(body)
+
+
+def _buffer() -> memoryview:
+    """Scratch space of one thread, 1 MiB: a file's bytes land in it hot and are copied out once."""
+    held: tuple[int, memoryview] | None = getattr(_scratch, "held", None)
+    if held is None or held[0] != os.getpid():
+        held = _scratch.held = (os.getpid(), memoryview(bytearray(BLOCK)))
+    return held[1]

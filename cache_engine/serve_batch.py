@@ -1,0 +1,134 @@
+"""A worker's answer to a batch: many small files, their sizes and CRCs first, then the bodies.
+
+A file that cannot be had becomes a row with an error code and a message as its body; the others come all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+
+from crc32c import crc32c
+
+from cache_engine import wire
+from cache_engine.block import BLOCK, block_count
+from cache_engine.datasets import ServedDataset
+from cache_engine.errors import CacheEngineError, InvalidValue, NotFound
+from cache_engine.fill import NoRoom, read_past
+from cache_engine.lease import Lease
+from cache_engine.origins import OwnerFirst, Target
+from cache_engine.worker import Worker
+
+
+@dataclass(slots=True)
+class _File:
+    """One file of the batch on its way: its lease and what it waits for, or its error."""
+
+    target: Target | None = None
+    origin: OwnerFirst | None = None
+    lease: Lease | None = None
+    waits: Sequence[Future[None]] = ()
+    where: str = "cell"
+    past: bytes | bytearray | None = None
+    error: CacheEngineError | None = None
+
+
+class BatchAnswer:
+    """Gathers the leases of one batch and lets them go at the end; used as a context manager."""
+
+    def __init__(self, worker: Worker, served: ServedDataset, digest: str, indices: Sequence[int], hop: bool) -> None:
+        self._worker = worker
+        self._served = served
+        self._digest = digest
+        self._indices = indices
+        self._hop = hop
+        self._leases = ExitStack()
+        self._files: list[_File] = []
+
+    def __enter__(self) -> BatchAnswer:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._leases.close()
+
+    async def prepare(self) -> tuple[bytes, Iterator[tuple[int, int] | bytes | bytearray], int]:
+        """(table, bodies in order, bytes of both) once every file is held or has failed."""
+        self._files = await asyncio.to_thread(self._collect)
+        for file in self._files:
+            if file.waits:
+                await self._arrive(file)
+        rows = [_row(file) for file in self._files]
+        for file in self._files:
+            if file.error is None and file.target is not None:
+                self._worker.metrics.sent(file.where, file.target.obj.size)
+        table = wire.pack_rows(rows)
+        return table, self._bodies(), len(table) + sum(row.size for row in rows)
+
+    def _collect(self) -> list[_File]:
+        manifest = self._served.manifest(self._digest)
+        files = []
+        for index in self._indices:
+            file = _File()
+            files.append(file)
+            try:
+                if index >= manifest.files:
+                    raise NotFound(f"there is no file number {index}")
+                self._lease(file, Target(self._served, self._digest, index, manifest.object_id(index)))
+            except CacheEngineError as exc:
+                file.error = exc
+        return files
+
+    def _lease(self, file: _File, target: Target) -> None:
+        obj, worker = target.obj, self._worker
+        if obj.size > BLOCK:
+            raise InvalidValue(f"file number {target.index} is too large for a batch; ask for ranges of it")
+        origin = OwnerFirst(target, worker.id, self._hop, worker.peer, worker.metrics)
+        near = not origin.is_owner(0)
+        lease = self._leases.enter_context(worker.tier.lease(obj, label=target.label, near=near))
+        file.target, file.origin, file.lease = target, origin, lease
+        blocks = range(block_count(obj.size))
+        if not lease.ready(blocks):
+            file.where = "fill"
+            file.waits = worker.filler.ensure(lease, blocks, origin, target.label, near)
+
+    async def _arrive(self, file: _File) -> None:
+        try:
+            for wait in file.waits:
+                await asyncio.wrap_future(wait)
+        except NoRoom:
+            await self._pass(file)
+        except CacheEngineError as exc:
+            file.error = exc
+
+    async def _pass(self, file: _File) -> None:
+        assert file.target is not None and file.origin is not None
+        self._worker.metrics.went_past()
+        file.where = "past"
+        obj = file.target.obj
+        try:
+            file.past = await asyncio.to_thread(read_past, file.origin, obj, 0, obj.size)
+        except CacheEngineError as exc:
+            file.error = exc
+
+    def _bodies(self) -> Iterator[tuple[int, int] | bytes | bytearray]:
+        for file in self._files:
+            if file.error is not None:
+                yield str(file.error).encode()
+            elif file.past is not None:
+                yield file.past
+            elif file.lease is not None:
+                yield file.lease.fd, file.lease.obj.size
+
+
+def _row(file: _File) -> wire.BatchRow:
+    if file.error is not None:
+        return wire.BatchRow(wire.status_of(file.error), 0, len(str(file.error).encode()))
+    if file.past is not None:
+        return wire.BatchRow(0, crc32c(file.past), len(file.past))
+    assert file.lease is not None
+    size = file.lease.obj.size
+    return wire.BatchRow(0, file.lease.crcs(range(1))[0] if size else 0, size)

@@ -1,0 +1,188 @@
+"""One cache worker: its tier, its filler, the Datasets it serves and the other workers it asks.
+
+`server.py` puts it on the wire, `worker_process.py` gives it a life (arguments, heartbeats, signals). Mutable:
+`_peers` and `_completing`, guarded by `_lock`, and `changed`, by being a set with atomic add and pop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from cache_engine.access import Member
+from cache_engine.block import BLOCK, blocks_of, spans_of
+from cache_engine.config import WorkerConfig
+from cache_engine.control import Control
+from cache_engine.datasets import Datasets, ServedDataset, holds
+from cache_engine.errors import CacheEngineError, CorruptBlock, ObjectChanged
+from cache_engine.fill import Filler, NoRoom
+from cache_engine.http1 import Timeouts
+from cache_engine.lease import Lease
+from cache_engine.metrics import WorkerMetrics
+from cache_engine.origins import OwnerFirst, Target
+from cache_engine.peers import Peer
+from cache_engine.tier import DiskTier
+from cache_engine.verify import proved
+
+PEER_TIMEOUTS = Timeouts(connect=1.0, first_byte=60.0, progress=15.0)
+
+
+class Worker:
+    """The mechanism of one worker, without its HTTP."""
+
+    def __init__(self, config: WorkerConfig, environ: Mapping[str, str]) -> None:
+        directory = Path(config.directory)
+        self.id = config.id
+        self.config = config
+        self.metrics = WorkerMetrics()
+        self.tier = DiskTier(directory, config.quota, boot_id=config.boot_id)
+        self.filler = Filler(self.tier, config.fetches, self.metrics)
+        self.datasets = Datasets(Control(config.control), directory / "manifests", environ)
+        self.changed: set[str] = set()
+        """Datasets of which an object turned out to have changed at its source, until the next heartbeat."""
+        self._lock = threading.Lock()
+        self._peers: dict[str, Peer] = {}
+        self._completing: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<Worker {self.id} {self.tier!r} {self.datasets!r}>"
+
+    def peer(self, member: Member) -> Peer:
+        """The other worker, at the address it has now."""
+        with self._lock:
+            peer = self._peers.get(member.id)
+            if peer is None or peer.member.url != member.url:
+                peer = self._peers[member.id] = Peer(member, PEER_TIMEOUTS)
+            return peer
+
+    async def ensure(self, lease: Lease, blocks: range, origin: OwnerFirst, label: str) -> None:
+        """The blocks are in the leased cell, fetched by whoever came first. Raises NoRoom, or the source's error."""
+        near = not origin.is_owner(blocks.start)
+        futures = await asyncio.to_thread(self.filler.ensure, lease, blocks, origin, label, near)
+        await self._arrived(futures, origin)
+
+    async def _arrived(self, futures: list[Future[None]], origin: OwnerFirst) -> None:
+        for future in futures:
+            try:
+                await asyncio.wrap_future(future)
+            except CacheEngineError as exc:
+                self.note(exc, origin.dataset)
+                raise
+
+    def note(self, error: CacheEngineError, dataset: str) -> None:
+        """Count a failed fetch; remember a Dataset whose source changed for the next heartbeat."""
+        self.metrics.fetch_failed(error)
+        if isinstance(error, ObjectChanged):
+            self.changed.add(dataset)
+
+    def complete_later(self, target: Target, origin: OwnerFirst) -> None:
+        """A near copy was read: fill the rest of its cell, unless that is under way."""
+        name = target.obj.cell_name
+        with self._lock:
+            if name in self._completing:
+                return
+            self._completing.add(name)
+        task = asyncio.get_running_loop().create_task(self._complete(target, origin, name))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _complete(self, target: Target, origin: OwnerFirst, name: str) -> None:
+        """Span by span; gives up quietly at the first that fails, since nobody waits for it."""
+        try:
+            for _, start, stop in spans_of(0, target.obj.size):
+                with self.tier.lease(target.obj, label=target.label, near=True) as lease:
+                    await self.ensure(lease, blocks_of(start, stop), origin, target.label)
+        except CacheEngineError:
+            pass
+        finally:
+            with self._lock:
+                self._completing.discard(name)
+
+    async def hold(self, served: ServedDataset, digest: str, index: int) -> dict[str, Any]:
+        """This worker's spans of one file are in its tier and proved; a row of the answer to a fill request."""
+        held = 0
+        try:
+            target = Target(served, digest, index, served.manifest(digest).object_id(index))
+            origin = OwnerFirst(target, self.id, False, self.peer, self.metrics)
+            for _, start, stop in spans_of(0, target.obj.size):
+                if origin.is_owner(start):
+                    held += await self._hold_span(target, origin, start, stop)
+        except IndexError:
+            return {"index": index, "bytes": 0, "error": f"there is no file number {index}"}
+        except NoRoom as exc:
+            return {"index": index, "bytes": held, "error": f"no room in the cache: {exc}", "retryable": False}
+        except CacheEngineError as exc:
+            return {"index": index, "bytes": held, "error": str(exc), "retryable": exc.retryable}
+        return {"index": index, "bytes": held}
+
+    async def _hold_span(self, target: Target, origin: OwnerFirst, start: int, stop: int) -> int:
+        blocks = blocks_of(start, stop)
+        with self.tier.lease(target.obj, label=target.label) as lease:
+            if not lease.ready(blocks):
+                await self.ensure(lease, blocks, origin, target.label)
+            if not lease.ready(blocks):
+                raise NoRoom("the blocks were evicted while they came")
+            return stop - start
+
+    def prove_block(self, target: Target, block: int) -> bool:
+        """Read the block and compare; True where it was bad and is dropped. Runs in a thread."""
+        if not 0 <= block * BLOCK < max(1, target.obj.size):
+            return False
+        with self.tier.lease(target.obj, label=target.label) as lease:
+            if not lease.ready(range(block, block + 1)):
+                return False
+            try:
+                proved(lease, block)
+            except CorruptBlock:
+                self.metrics.bad_block()
+                return True
+        return False
+
+    def superseded(self, old: ServedDataset, new: ServedDataset) -> None:
+        """A new snapshot: cells of versions that it no longer has leave first and count for nobody."""
+        manifest = new.manifest(new.digest)
+        for obj, _ in list(self.tier.objects(old.access.uid)):
+            if not holds(manifest, obj):
+                self.tier.retire(obj, old.access.uid)
+
+    def gone(self, served: ServedDataset) -> None:
+        """A Dataset was deleted: its cells go, but for those that another Dataset uses too."""
+        self.tier.drop_label(served.access.uid)
+
+    def report(self, url: str, pid: int) -> dict[str, Any]:
+        """The body of a heartbeat."""
+        changed = [self.changed.pop() for _ in range(len(self.changed))]
+        return {
+            "id": self.id,
+            "url": url,
+            "node": self.config.node,
+            "directory": self.config.directory,
+            "capacity": self.config.quota,
+            "used": self.tier.used,
+            "datasets": self.tier.labels(),
+            "changed": changed,
+            "pid": pid,
+        }
+
+    def stats(self) -> dict[str, Any]:
+        """Figures for people and for tests, as /v1/stats answers them."""
+        return {"id": self.id, "bytes": dict(self.metrics.totals), "flights": len(self.filler.flights), **self.gauges()}
+
+    def gauges(self) -> dict[str, float]:
+        stats = self.tier.stats()
+        return {
+            "tier_used_bytes": stats.used,
+            "tier_quota_bytes": stats.quota,
+            "tier_cells": stats.cells,
+            "tier_near_bytes": stats.near,
+            "evicted_cells": stats.counts["evicted"],
+            "flights": len(self.filler.flights),
+        }
+
+    def close(self) -> None:
+        """Fetches in flight end, then the tier is left clean."""
+        self.filler.close()
+        self.tier.close()

@@ -1,0 +1,1 @@
+"""Runnable stories: `make demo` is the first."""
