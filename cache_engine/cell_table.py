@@ -109,6 +109,10 @@ class CellTable:
     def held(self, label: str, near: bool) -> int:
         return self._held[label, near]
 
+    def known_labels(self) -> set[str]:
+        """Labels that are charged for anything."""
+        return {label for label, _ in self._held}
+
     def labelled(self, label: str) -> Iterator[Cell]:
         return (cell for cell in self.cells.values() if label in cell.labels)
 

@@ -16,9 +16,10 @@ from crc32c import crc32c
 from cache_engine.block import BLOCK, RUN, ObjectId, block_length
 from cache_engine.errors import CacheEngineError, WorkerUnavailable
 from cache_engine.flights import Flight, Flights
+from cache_engine.lease import Lease
 from cache_engine.metrics import WorkerMetrics
 from cache_engine.source import Stream
-from cache_engine.tier import DiskTier, Lease
+from cache_engine.tier import DiskTier
 
 
 class NoRoom(CacheEngineError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from cache_engine.block import BLOCK
+from cache_engine.block import BLOCK, ObjectId
 from cache_engine.cell import LEAVING, PROVED, RESERVED, REWRITING, UNPROVED, Cell
 from cache_engine.errors import InvalidValue
 
@@ -33,6 +33,15 @@ class Lease:
         self._open = True
         self._pinned: set[int] = set()  # pieces; the table's lock guards it
         self._reserved: set[int] = set()  # blocks; the table's lock guards it
+
+    @property
+    def obj(self) -> ObjectId:
+        """The object version whose cell this is."""
+        return self._cell.obj
+
+    @property
+    def cell_name(self) -> str:
+        return self._cell.name
 
     @property
     def fd(self) -> int:

@@ -117,8 +117,6 @@ class Membership:
     def close(self) -> None:
         for peer in self._peers.values():
             peer.close()
-        for cells in self._cells.values():
-            cells.close()
 
 
 class Reader:

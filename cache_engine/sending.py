@@ -17,10 +17,12 @@ from collections.abc import Iterable
 from aiohttp import web
 
 from cache_engine.block import BLOCK
-from cache_engine.tier import Lease
+from cache_engine.lease import Lease
 
 STALLED = 60.0
 """Seconds without a byte taken after which a reader of a batch is given up."""
+Piece = tuple[int, int] | bytes | bytearray
+"""(descriptor, length from its start), or the bytes themselves."""
 _local = threading.local()
 
 
@@ -72,7 +74,9 @@ def read_ahead(fd: int, start: int, stop: int) -> None:
         start += got
 
 
-async def send_pieces(request: web.Request, table: bytes, pieces: Iterable[tuple[int, int] | bytes]) -> None:
+async def send_pieces(
+    request: web.Request, table: bytes, pieces: Iterable[Piece]
+) -> None:
     """`table`, then each piece: (descriptor, length) from its start, or plain bytes. The response is prepared.
 
     A duplicate of the socket goes to the thread: the transport may close its own meanwhile, and a closed
@@ -93,12 +97,12 @@ async def send_pieces(request: web.Request, table: bytes, pieces: Iterable[tuple
         os.close(sock)
 
 
-def _send_all(sock: int, table: bytes, pieces: Iterable[tuple[int, int] | bytes]) -> None:
+def _send_all(sock: int, table: bytes, pieces: Iterable[Piece]) -> None:
     writable = select.poll()
     writable.register(sock, select.POLLOUT)
     _send_bytes(sock, table, writable)
     for piece in pieces:
-        if isinstance(piece, bytes):
+        if isinstance(piece, bytes | bytearray):
             _send_bytes(sock, piece, writable)
         else:
             _send_file(sock, *piece, writable)
@@ -117,7 +121,7 @@ def _send_file(sock: int, fd: int, length: int, writable: select.poll) -> None:
         offset += sent
 
 
-def _send_bytes(sock: int, data: bytes, writable: select.poll) -> None:
+def _send_bytes(sock: int, data: bytes | bytearray, writable: select.poll) -> None:
     view = memoryview(data)
     while view:
         try:

@@ -19,8 +19,8 @@ from cache_engine.block import BLOCK, block_count
 from cache_engine.datasets import ServedDataset
 from cache_engine.errors import CacheEngineError, InvalidValue, NotFound
 from cache_engine.fill import NoRoom, read_past
+from cache_engine.lease import Lease
 from cache_engine.origins import OwnerFirst, Target
-from cache_engine.tier import Lease
 from cache_engine.worker import Worker
 
 

@@ -17,11 +17,11 @@ from cache_engine import wire
 from cache_engine.block import BLOCK, blocks_of
 from cache_engine.errors import CacheEngineError, InvalidValue, NotFound, SourceThrottled
 from cache_engine.fill import NoRoom, block_crcs, read_past
+from cache_engine.lease import Lease
 from cache_engine.names import unquote_wire
 from cache_engine.origins import OwnerFirst, Target
 from cache_engine.sending import send_pieces, send_range
 from cache_engine.serve_batch import BatchAnswer
-from cache_engine.tier import Lease
 from cache_engine.verify import prove, proved_piece
 from cache_engine.worker import Worker
 

@@ -121,6 +121,23 @@ class DiskTier:
             if not rest:
                 self._drop(cell)
 
+    def retire(self, obj: ObjectId, label: str) -> None:
+        """The label's Dataset no longer has this version: it counts for nobody and leaves before what is owned."""
+        with self.table.lock:
+            cell = self.table.cells.get(obj.cell_name)
+            if cell is not None and label in cell.labels and not cell.leaving:
+                rest = {other: near for other, near in cell.labels.items() if other != label}
+                self.table.relabel(cell, rest or {"": True})
+
+    def labels(self) -> dict[str, dict[str, int]]:
+        """Bytes present by label: {"cached": owned here, "near": near copies}."""
+        with self.table.lock:
+            return {
+                label: {"cached": self.table.held(label, False), "near": self.table.held(label, True)}
+                for label in self.table.known_labels()
+                if label
+            }
+
     def tidy(self) -> None:
         """Save the vouchers whose cell was labelled or discarded from since; release what lingers. Does I/O."""
         self.room.collect()

@@ -8,7 +8,7 @@ from crc32c import crc32c
 
 from cache_engine.block import BLOCK, block_length
 from cache_engine.errors import CorruptBlock
-from cache_engine.tier import Lease
+from cache_engine.lease import Lease
 
 
 def read_block(lease: Lease, block: int) -> memoryview:

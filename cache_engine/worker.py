@@ -21,10 +21,11 @@ from cache_engine.datasets import Datasets, ServedDataset, holds
 from cache_engine.errors import CacheEngineError, CorruptBlock, ObjectChanged
 from cache_engine.fill import Filler, NoRoom
 from cache_engine.http1 import Timeouts
+from cache_engine.lease import Lease
 from cache_engine.metrics import WorkerMetrics
 from cache_engine.origins import OwnerFirst, Target
 from cache_engine.peers import Peer
-from cache_engine.tier import DiskTier, Lease
+from cache_engine.tier import DiskTier
 from cache_engine.verify import proved
 
 PEER_TIMEOUTS = Timeouts(connect=1.0, first_byte=60.0, progress=15.0)
@@ -176,8 +177,8 @@ class Worker:
             "tier_used_bytes": stats.used,
             "tier_quota_bytes": stats.quota,
             "tier_cells": stats.cells,
-            "tier_near_bytes": stats.near_bytes,
-            "evicted_cells": stats.evictions,
+            "tier_near_bytes": stats.near,
+            "evicted_cells": stats.counts["evicted"],
             "flights": len(self.filler.flights),
         }
 

@@ -69,7 +69,7 @@ class Outside:
 
 def worker_command(place: WorkerPlace) -> list[str]:
     """The real worker of cache_engine."""
-    head = [sys.executable, "-m", "cache_engine.worker", "--id", place.id, "--control", place.control]
+    head = [sys.executable, "-m", "cache_engine.worker_process", "--id", place.id, "--control", place.control]
     return [*head, "--directory", str(place.directory), "--quota", str(place.quota), "--node", place.node]
 
 

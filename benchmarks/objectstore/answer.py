@@ -5,6 +5,7 @@ The pure rules of HTTP that every dialect shares stand here too: preconditions a
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,6 +42,11 @@ class Answer:
 def text_answer(status: int, text: str | bytes, kind: str, headers: Mapping[str, str] | None = None) -> Answer:
     raw = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     return Answer(status, {"Content-Type": kind, **(headers or {})}, MemoryBody(raw), 0, len(raw))
+
+
+@functools.lru_cache(maxsize=1024)
+def http_date(seconds: int) -> str:
+    return formatdate(seconds, usegmt=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ def object_answer(stored: StoredObject, request: Request, *, lenient: bool = Fal
     """GET or HEAD of an object, with a status alone where a precondition fails or the range cannot be satisfied."""
     headers = {
         "ETag": stored.etag,
-        "Last-Modified": formatdate(int(stored.mtime), usegmt=True),
+        "Last-Modified": http_date(int(stored.mtime)),
         "Accept-Ranges": "bytes",
         "Content-Type": "application/octet-stream",
         **stored.headers,

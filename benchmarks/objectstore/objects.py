@@ -62,6 +62,11 @@ class StoredObject:
         body, seed, modified = _body_of(content)
         return cls(body, etag or _etag(seed), modified if mtime is None else mtime, dict(headers or {}))
 
+    @classmethod
+    def of_file(cls, path: bytes, found: os.stat_result) -> StoredObject:
+        body, seed, modified = _file(path, found)
+        return cls(body, _etag(seed), modified)
+
 
 def _body_of(content: Content) -> tuple[Body, bytes, float]:
     """(body, what its ETag is made from, modification time)."""
@@ -92,7 +97,7 @@ class Shelf:
     """Every object by key. Thread-safe; `keys()` is a snapshot in byte order."""
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
-        self.root = os.fsencode(root) if root is not None else None
+        self.root = os.fsencode(os.path.abspath(root)) if root is not None else None
         self._lock = threading.Lock()
         self._objects: dict[bytes, StoredObject] = {}  # guarded by _lock
         self._buckets: set[bytes] = set()  # guarded by _lock
@@ -163,10 +168,11 @@ class Shelf:
         assert self.root is not None
         if any(segment in (b"", b".", b"..") for segment in key.split(b"/")) or b"\0" in key:
             return known
-        path = os.path.join(self.root, key)
-        fresh = _stored_file(path)
-        if known is not None and fresh is not None and known.etag == fresh.etag:
+        path = self.root + b"/" + key
+        found = _regular(path)
+        if known is not None and found is not None and FileBody.of(path, found) == known.body:
             return known
+        fresh = None if found is None else StoredObject.of_file(path, found)
         with self._lock:
             if fresh is not None:
                 self._note(key, fresh)
@@ -185,20 +191,18 @@ class Shelf:
 
     @staticmethod
     def _noted(root: bytes, path: bytes) -> Iterator[tuple[bytes, StoredObject]]:
-        stored = _stored_file(path)
-        if stored is not None:
-            yield path[len(root) + 1 :], stored
+        found = _regular(path)
+        if found is not None:
+            yield path[len(root) + 1 :], StoredObject.of_file(path, found)
 
 
-def _stored_file(path: bytes) -> StoredObject | None:
+def _regular(path: bytes) -> os.stat_result | None:
+    """What stat says of a regular file; None for anything else."""
     try:
         found = os.stat(path)
     except OSError:
         return None
-    if not stat.S_ISREG(found.st_mode):
-        return None
-    body, seed, modified = _file(path, found)
-    return StoredObject(body, _etag(seed), modified)
+    return found if stat.S_ISREG(found.st_mode) else None
 
 
 def successor(prefix: bytes) -> bytes | None:

@@ -12,10 +12,9 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from email.utils import formatdate
 from http import HTTPStatus
 
-from benchmarks.objectstore.answer import Answer
+from benchmarks.objectstore.answer import Answer, http_date
 from benchmarks.objectstore.body import Body, FileBody
 
 SLICE = 256 << 10
@@ -28,8 +27,10 @@ SHORTEST_SLEEP = 0.0002
 """Seconds; a sleep is late by 0.06 ms and more, so a shorter one makes the line slower than its schedule."""
 LONGEST_SLEEP = 0.05
 """Seconds; a line slower than 5 MB/s trickles in smaller steps, and a store that closes waits no longer than this."""
-ONE_PACKET = 32 << 10
-"""Bytes up to which a body in memory goes out together with its head in one call."""
+ONE_PACKET = 64 << 10
+"""Bytes up to which a body goes out with its head in one call: 16 KiB of a file take 25 us less than by sendfile."""
+
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 Account = Callable[[int], None]
 """Called with the bytes about to leave, before the peer can see them; with a negative number where they did not."""
@@ -37,12 +38,12 @@ Account = Callable[[int], None]
 
 def head_of(answer: Answer, *, close: bool) -> bytes:
     """Status line and headers, the blank line included. An answer's own header stands before ours of that name."""
-    headers = {"Date": formatdate(usegmt=True), "Server": "forebay-objectstore", **answer.headers}
+    headers = {"Date": http_date(int(time.time())), "Server": "forebay-objectstore", **answer.headers}
     if answer.status not in (204, 304):
         headers.setdefault("Content-Length", str(answer.length))
     if close:
         headers["Connection"] = "close"
-    phrase = HTTPStatus(answer.status).phrase if answer.status in HTTPStatus._value2member_map_ else "Status"
+    phrase = _PHRASES.get(answer.status, "Status")
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"HTTP/1.1 {answer.status} {phrase}\r\n{lines}\r\n".encode("latin-1")
 
@@ -53,15 +54,15 @@ def send_answer(sock: socket.socket, answer: Answer, rate: float | None, account
     wanted = 0 if bodiless else answer.length
     length = wanted if answer.send is None else min(answer.send, wanted)
     rate = answer.rate or rate
-    fd = answer.body.open() if isinstance(answer.body, FileBody) and length else -1
+    if rate is None and length <= ONE_PACKET:
+        account(length)
+        sock.sendall(head + answer.body.read(answer.start, length) if length else head)
+        return length == wanted
+    fd = answer.body.open() if isinstance(answer.body, FileBody) else -1
     try:
-        if fd < 0 and rate is None and length <= ONE_PACKET:
-            account(length)
-            sock.sendall(head + bytes(answer.body.read(answer.start, length)) if length else head)
-        else:
-            # MSG_MORE joins the head to the first slice; under a rate that slice comes later, and no head must wait.
-            sock.sendall(head, socket.MSG_MORE if length and rate is None else 0)
-            _send_body(sock, fd, answer.body, (answer.start, answer.start + length), _Pace(rate, account))
+        # MSG_MORE joins the head to the first slice; under a rate that slice comes later, and no head must wait.
+        sock.sendall(head, socket.MSG_MORE if length and rate is None else 0)
+        _send_body(sock, fd, answer.body, (answer.start, answer.start + length), _Pace(rate, account))
     finally:
         if fd >= 0:
             os.close(fd)
