@@ -66,15 +66,11 @@ class Control:
         return dict(self.call("POST", path, timeout=REFRESH_TIMEOUT))
 
     def fetch_manifest(self, ref: SnapshotRef, into: Path) -> Path:
-        """The manifest's file: the controller's own where this host can read it, else a copy below `into`."""
+        """Download the manifest to the file `into`, which appears whole or not at all; returns it."""
         if not _DIGEST.fullmatch(ref.digest):
             raise InvalidValue(f"{ref.digest!r} is not a manifest's digest; it must be 64 hex digits")
-        if ref.path and os.access(ref.path, os.R_OK):
-            return Path(ref.path)
-        target = into / f"{ref.digest}.manifest"
-        if not target.exists():
-            self._download(ref.url or f"/v1/manifests/{ref.digest}", target)
-        return target
+        self._download(ref.url or f"/v1/manifests/{ref.digest}", into)
+        return into
 
     def call(self, method: str, path: str, body: Any = None, *, timeout: float | None = None) -> Any:
         """One JSON request. Raises the error that the controller names, or ControllerUnavailable."""

@@ -78,9 +78,9 @@ class ManifestBuilder:
         except (OverflowError, TypeError) as fault:
             raise InvalidValue(f"a listing holds a size or time that is not a number of 64 bits: {fault}") from fault
 
-    def _distinct(self, pieces: Iterator[Rows]) -> Iterator[Rows]:
+    def _distinct(self, pieces: Iterator[Rows | Columns]) -> Iterator[Rows | Columns]:
         """The same, if no path stands twice: in a merged piece, or last in one and first in the next."""
-        before: Rows | None = None
+        before: Rows | Columns | None = None
         for piece in pieces:
             if before is not None and before.last == piece.first:
                 self._refuse(piece.first, before.mounts[-1], piece.mounts[0])

@@ -15,7 +15,7 @@ _SAMPLE = 1 << 9
 """One key in so many is looked at to choose the cuts: ranges come out within some per cent of SEGMENT files."""
 
 
-def merged(runs: list[Rows], check: Callable[[Columns], None]) -> Iterator[Rows]:
+def merged(runs: list[Rows], check: Callable[[Columns], None]) -> Iterator[Rows | Columns]:
     """All rows in path order; empties `runs` on the way. `check` sees each range that was merged anew."""
     runs.sort(key=lambda run: run.first, reverse=True)
     while runs:
@@ -30,7 +30,7 @@ def merged(runs: list[Rows], check: Callable[[Columns], None]) -> Iterator[Rows]
             yield from _merge(cluster, check)
 
 
-def _merge(cluster: Sequence[Rows], check: Callable[[Columns], None]) -> Iterator[Rows]:
+def _merge(cluster: Sequence[Rows], check: Callable[[Columns], None]) -> Iterator[Columns]:
     cuts = _cuts(cluster)
     sources = [_Cursor(run) for run in cluster]
     for stop in [*cuts, None]:
@@ -40,7 +40,7 @@ def _merge(cluster: Sequence[Rows], check: Callable[[Columns], None]) -> Iterato
         if columns:
             columns = columns.sorted()
             check(columns)
-            yield columns.rows()
+            yield columns
 
 
 def _cuts(cluster: Sequence[Rows]) -> list[bytes]:

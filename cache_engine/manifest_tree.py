@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from cache_engine.manifest_rows import Rows
 from cache_engine.names import ALWAYS_SHOWABLE, SEGMENT_LIMIT, showable
 
 
@@ -41,9 +42,9 @@ class TreeBuilder:
         self._passed: dict[bytes, int] = {}  # files of earlier segments that a coming directory could hide
         self._enter(b"", 0)
 
-    def add(self, blob: bytes, ends: Sequence[int], base: int) -> None:
-        """The next segment: its paths joined, their ends after a leading 0, the number of its first file."""
-        paths = _Paths(blob, ends, base)
+    def add(self, rows: Rows, ends: Sequence[int], base: int) -> None:
+        """The next segment, `ends` of it, and the number of its first file."""
+        paths = _Paths(rows.paths, ends, base, max(rows.lengths))
         start = 0
         while start < len(paths):
             first = paths.path(start)
@@ -76,11 +77,12 @@ class TreeBuilder:
             self.markers += 1
             start += 1
         runs = self._stack[-1].runs
+        self.unshowable += stop - start
         for one, other in paths.showable_runs(start, stop, len(prefix)):
+            self.unshowable -= other - one
             if runs and runs[-1][1] == paths.base + one:
                 one = runs.pop()[0] - paths.base
             runs.append((paths.base + one, paths.base + other))
-        self.unshowable += (stop - start) - sum(b - a for a, b in paths.showable_runs(start, stop, len(prefix)))
 
     def _go_to(self, paths: _Paths, prefix: bytes, row: int) -> bool:
         """Leave and enter directories until `prefix` is the innermost; False where no tree can show it."""
@@ -141,9 +143,9 @@ class TreeBuilder:
 class _Paths:
     """The paths of one segment, still joined."""
 
-    def __init__(self, blob: bytes, ends: Sequence[int], base: int) -> None:
+    def __init__(self, blob: bytes, ends: Sequence[int], base: int, longest: int) -> None:
         self.blob, self.ends, self.base = blob, ends, base
-        self._plain = _all_names_fit(blob, max(map(int.__sub__, ends[1:], ends), default=0))
+        self._plain = _all_names_fit(blob, longest)
 
     def __len__(self) -> int:
         return len(self.ends) - 1

@@ -102,7 +102,7 @@ class _Writer:
         self._write("versions", rows.versions)
         self._write("version_starts", array("Q", [self._columns["versions"].length]))
         self._write("version_packed", bytes([rows.packed]))
-        self._tree.add(rows.paths, ends, self._files)
+        self._tree.add(rows, ends, self._files)
         self._files += len(rows)
         self._path_bytes += len(rows.paths)
         self._bytes += sum(rows.sizes)

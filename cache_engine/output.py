@@ -32,6 +32,11 @@ def rendered(output: str, document: Any) -> str:
     return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True)).rstrip("\n")
 
 
+def count(number: int, noun: str) -> str:
+    """1 -> '1 file', 2 -> '2 files'."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Columns aligned on the left, two blanks apart, no blanks at the ends of lines."""
     lines = [list(headers), *([str(cell) for cell in row] for row in rows)]

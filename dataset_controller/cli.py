@@ -37,14 +37,15 @@ def main(
     environ: Mapping[str, str] | None = None,
     packages: Sequence[str] = PACKAGES,
 ) -> int:
-    """Run one verb; returns the exit code. Errors of the family become one sentence on stderr."""
+    """Run one verb; returns the exit code. Errors of the family become a sentence on stderr, or one a wrong field."""
     parser = make_parser(packages)
     args = parser.parse_args(argv)
     try:
         code = args.run(args, os.environ if environ is None else environ)
         sys.stdout.flush()
     except CacheEngineError as error:
-        print(f"forebay: {error}", file=sys.stderr)
+        for line in str(error).splitlines() or [type(error).__name__]:
+            print(f"forebay: {line}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED

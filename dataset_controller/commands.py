@@ -17,8 +17,8 @@ from urllib.parse import quote
 
 from cache_engine.discovery import find_control, state_directory
 from cache_engine.errors import CacheEngineError, InvalidValue
-from cache_engine.output import add_output_option, show
-from cache_engine.sizes import format_duration, parse_duration, parse_size
+from cache_engine.output import add_output_option, count, show
+from cache_engine.sizes import format_duration, format_size, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from cache_engine.control import Control
@@ -105,10 +105,10 @@ def run_up(outside: Outside | None, args: argparse.Namespace, environ: Environ) 
         from dataset_controller.detach import detach
 
         document = detach(_again(outside.program, args, options), environ, options.state / "logs" / "up.log")
-        show(args.output, document, lambda: serve.banner(document))
+        show(args.output, document, lambda: _banner(document, environ))
         return 0
     _log_to_stderr(verbose=args.verbose or args.ready_fd is not None)
-    return serve.up(options, outside, environ, partial(_announce, args))
+    return serve.up(options, outside, environ, partial(_announce, args, environ))
 
 
 def run_down(args: argparse.Namespace, environ: Environ) -> int:
@@ -208,15 +208,24 @@ def _again(program: Sequence[str], args: argparse.Namespace, options: Any) -> li
     return command + [part for node in args.node for part in ("--node", node)]
 
 
-def _announce(args: argparse.Namespace, document: dict[str, Any]) -> None:
+def _announce(args: argparse.Namespace, environ: Environ, document: dict[str, Any]) -> None:
     from dataset_controller.detach import tell_ready
-    from dataset_controller.serve import banner
 
     if args.ready_fd is not None:
         tell_ready(args.ready_fd, document)
     else:
-        show(args.output, document, lambda: banner(document))
+        show(args.output, document, lambda: _banner(document, environ))
         sys.stdout.flush()
+
+
+def _banner(document: Mapping[str, Any], environ: Environ) -> str:
+    """What `up` prints when it is ready; other verbs look in the environment's state directory only."""
+    size = f"{count(document['workers'], 'worker')}, {format_size(document['cacheSize'])} of cache each"
+    lines = [f"Forebay answers at {document['url']} (pid {document['pid']}, state in {document['state']})", size]
+    if environ.get("FOREBAY_API") or document["state"] != str(state_directory(environ)):
+        lines.append(f"In other shells: unset FOREBAY_API; export FOREBAY_HOME={document['state']}")
+    lines.append("Next: forebay apply -f dataset.yaml, then forebay get datasets; stop with forebay down")
+    return "\n".join(lines)
 
 
 def _state(args: argparse.Namespace, environ: Environ) -> Path:
@@ -252,7 +261,9 @@ def _applied(item: Mapping[str, Any], wait: bool) -> str:
 
 def _why(dataset: Mapping[str, Any]) -> str:
     ready = next((one for one in dataset["status"]["conditions"] if one["type"] == "Ready"), None)
-    return f"{ready['reason']}: {ready['message']}" if ready else "not looked at yet"
+    if ready is None:
+        return "not looked at yet"
+    return str(ready["message"] if ready["status"] == "True" else f"{ready['reason']}: {ready['message']}")
 
 
 def _wait_ready(control: Control, dataset: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -277,6 +288,7 @@ def _log_to_stderr(verbose: bool) -> None:
 
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(stream=sys.stderr, level=logging.INFO if verbose else logging.WARNING, format=form)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 _UP = """Start one controller, its workers and the REST API on 127.0.0.1, in the foreground. Datasets and their cached

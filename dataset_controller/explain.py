@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cache_engine.output import count
 from cache_engine.sizes import format_duration, format_size
 from dataset_controller.judgement import judge, timestamp
 from dataset_controller.membership import EXPELLED_AFTER, chosen
@@ -85,7 +86,7 @@ def _cache(status: DatasetStatus, owners: int) -> Line:
 def _room(dataset: Dataset, observed: Observed, status: DatasetStatus) -> Line:
     owners = chosen(dataset, observed)
     room, need = sum(worker.capacity for worker in owners), status.bytes * dataset.spec.owners
-    says = f"{len(owners)} workers have {format_size(room)} for {format_size(need)}"
+    says = f"{count(len(owners), 'worker')} with {format_size(room)} for {format_size(need)}"
     if need <= room:
         return Line("room", False, says)
     return Line("room", True, f"{says}: {format_size(need - room)} too little; raise --cache-size or --workers")

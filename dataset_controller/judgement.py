@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from cache_engine.output import count
 from cache_engine.sizes import format_size
 from dataset_controller.membership import chosen, wanted
 from dataset_controller.observed import Failure, Observed, Snapshot, WorkerSeen
@@ -59,13 +60,13 @@ def _taken(dataset: Dataset, observed: Observed) -> Verdict:
     mounts = dataset.spec.mount_access()
     if snapshot and snapshot.mounts == mounts:
         size = format_size(snapshot.bytes)
-        return True, "Taken", f"{snapshot.files} files, {size}, taken at {timestamp(snapshot.began)}"
-    old = f"; still served: {snapshot.files} files of the mounts before" if snapshot else ""
+        return True, "Taken", f"{count(snapshot.files, 'file')}, {size}, taken at {timestamp(snapshot.began)}"
+    old = f"; still served: {count(snapshot.files, 'file')} of the mounts before" if snapshot else ""
     if failure:
         return False, failure.reason, f"{failure.message}; {_tries(failure)}{old}"
     if observed.taking and observed.taking.mounts == mounts:
-        return False, "Listing", f"listing {len(mounts)} mounts since {timestamp(observed.taking.began)}{old}"
-    return False, "NotYet", f"no snapshot of its {len(mounts)} mounts yet{old}"
+        return False, "Listing", f"listing {count(len(mounts), 'mount')} since {timestamp(observed.taking.began)}{old}"
+    return False, "NotYet", f"no snapshot of {count(len(mounts), 'mount')} yet{old}"
 
 
 def _current(dataset: Dataset, observed: Observed) -> Verdict:
@@ -119,7 +120,7 @@ def _phase(observed: Observed, taken: Verdict, workers: Verdict) -> tuple[Phase,
 
 
 def _tries(failure: Failure) -> str:
-    tries = f"{failure.attempts} tries failed, the last at {timestamp(failure.at)}"
+    tries = f"failed {count(failure.attempts, 'time')}, last at {timestamp(failure.at)}"
     return f"{tries}, tried again by itself" if failure.retryable else f"{tries}, `forebay refresh` tries again"
 
 

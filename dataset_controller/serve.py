@@ -19,16 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cache_engine.errors import InvalidValue
-from cache_engine.sizes import format_size
 from dataset_controller.clusters.local.process import Command, WorkerPlace
 from dataset_controller.clusters.local.state import StateDirectory
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from dataset_controller.admission import Checks
     from dataset_controller.clusters.local.cluster import LocalCluster
     from dataset_controller.controller import Controller
+    from dataset_controller.http_server import ApiServer
     from dataset_controller.snapshots import Take
 
 READY_WITHIN = 10.0
@@ -147,37 +145,25 @@ class _Run:
         if self._controller:
             self._controller.workers_changed(uids)
 
-    def _start_api(self, cluster: LocalCluster, listening: socket.socket) -> tuple[uvicorn.Server, asyncio.Task[None]]:
-        import uvicorn
-
+    def _start_api(self, cluster: LocalCluster, listening: socket.socket) -> tuple[ApiServer, asyncio.Task[None]]:
         from dataset_controller.api import make_app
         from dataset_controller.controller import Controller
+        from dataset_controller.http_server import ApiServer
 
         take, checks = self._outside.take(self._environ), self._outside.checks(self._environ)
         self._controller = Controller(self._options.state, cluster, take)
         self._controller.start()
-        config = uvicorn.Config(
-            make_app(self._controller, cluster, checks),
-            loop="asyncio",
-            lifespan="off",
-            ws="none",
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=1,
-        )
-        server = uvicorn.Server(config)
-        server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]  # they are ours: `_stop_signals`
+        server = ApiServer(make_app(self._controller, cluster, checks))
         return server, asyncio.create_task(server.serve(sockets=[listening]), name="api")
 
     async def _when_ready(
         self,
-        server: uvicorn.Server,
+        server: ApiServer,
         cluster: LocalCluster,
         document: dict[str, Any],
         on_ready: Callable[[dict[str, Any]], None],
     ) -> None:
-        while not server.started:  # uvicorn has no event for it; it takes a few turns of the loop
-            await asyncio.sleep(0.002)
+        await server.answers.wait()
         self._state.announce(document)
         try:
             await asyncio.wait_for(cluster.wait_ready(), READY_WITHIN)
@@ -212,13 +198,3 @@ def _listening(port: int) -> Iterator[socket.socket]:
     listening.listen(BACKLOG)
     with listening:
         yield listening
-
-
-def banner(document: Mapping[str, Any]) -> str:
-    """What `up` prints when it is ready."""
-    size = format_size(document["cacheSize"])
-    return (
-        f"Forebay answers at {document['url']} (pid {document['pid']}, state in {document['state']})\n"
-        f"{document['workers']} workers, {size} of cache each\n"
-        "Next: forebay apply -f dataset.yaml, then forebay get datasets; stop with forebay down"
-    )

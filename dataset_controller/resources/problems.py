@@ -40,7 +40,7 @@ class Refused(InvalidValue):
     """A document that was not stored, with every problem found."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__("; ".join(str(problem) for problem in problems))
+        super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
 
 

@@ -1,0 +1,45 @@
+"""The controller's own verbs, with `up` starting the stand-ins."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from cache_engine.errors import InvalidValue, MissingCredential
+from dataset_controller import commands
+from dataset_controller.admission import Checks
+from dataset_controller.clusters.local.process import WorkerPlace
+from dataset_controller.serve import Outside
+from tests.dataset_controller.fake_forebay.listing import take_directory
+
+
+def worker(place: WorkerPlace) -> list[str]:
+    head = [sys.executable, "-m", "tests.dataset_controller.fake_forebay.worker", "--id", place.id]
+    tail = ["--control", place.control, "--directory", str(place.directory)]
+    return [*head, *tail, "--quota", str(place.quota), "--node", place.node]
+
+
+def checks(environ: Mapping[str, str]) -> Checks:
+    def url(address: str, options: Mapping[str, str]) -> None:
+        if not address.startswith("file:///"):
+            raise InvalidValue(f"{address!r} is no URL of a source; write file:///directory")
+        if unknown := set(options) - {"region"}:
+            raise InvalidValue(f"{sorted(unknown)[0]!r} is no option of file://; it has region")
+
+    def credentials(references: Mapping[str, Mapping[str, str]]) -> None:
+        for name, reference in references.items():
+            if "env" in reference and reference["env"] not in environ:
+                raise MissingCredential(f"{name} refers to the variable {reference['env']}, which is not set")
+
+    return Checks(url, credentials)
+
+
+OUTSIDE = Outside(
+    command=worker,
+    take=lambda environ: take_directory,
+    checks=checks,
+    program=(sys.executable, "-m", "tests.dataset_controller.fake_forebay"),
+)
+
+
+def register(verbs: Any) -> None:
+    commands.register(verbs, OUTSIDE)
