@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from cache_engine.errors import (
@@ -21,7 +22,6 @@ from cache_engine.errors import (
 
 if TYPE_CHECKING:
     from cache_engine.client import Client
-    from cache_engine.control import Control
 
 __all__ = [
     "AccessDenied",
@@ -47,25 +47,13 @@ def open(name: str, *, api: str | None = None, **options: Any) -> Client:
     `api`: the controller's URL; default $FOREBAY_API, else that of this machine's `forebay up`.
     `options`: fields of `config.ReaderConfig`, such as local=False. Raises NotFound, ControllerUnavailable.
     """
-    import os
+    from cache_engine.opening import open_dataset
 
-    from cache_engine.client import Client
-    from cache_engine.config import ReaderConfig
-
-    options.setdefault("node", os.environ.get("FOREBAY_NODE") or os.uname().nodename)
-    return Client(name, _control(api), ReaderConfig(**options), os.environ)
+    return open_dataset(name, os.environ, api=api, **options)
 
 
 def datasets(*, api: str | None = None) -> list[str]:
     """The names of the Datasets that the controller knows, sorted. Raises ControllerUnavailable."""
-    listed = _control(api).call("GET", "/v1/datasets")
-    return sorted(item["metadata"]["name"] for item in (listed["items"] if isinstance(listed, dict) else listed))
+    from cache_engine.opening import dataset_names
 
-
-def _control(api: str | None) -> Control:
-    import os
-
-    from cache_engine.control import Control
-    from cache_engine.discovery import find_control
-
-    return Control(api) if api else find_control(os.environ)
+    return dataset_names(os.environ, api=api)

@@ -11,6 +11,7 @@ import ctypes
 import errno
 import os
 import re
+from typing import NamedTuple
 
 from cache_engine import ofd
 
@@ -24,6 +25,13 @@ _PUNCH_KEEPING_SIZE = 0x02 | 0x01  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 _libc = ctypes.CDLL(None, use_errno=True)
 _fallocate = _libc.fallocate
 _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+
+
+class Removal(NamedTuple):
+    """`done`: the cell has no name any more; then `fd` watches what somebody still has open, -1 for nobody."""
+
+    done: bool
+    fd: int = -1
 
 
 class CellFiles:
@@ -82,8 +90,8 @@ class CellFiles:
     def remove_voucher(self, name: str) -> None:
         _gone(f"{self.path(name)}{VOUCHER}")
 
-    def remove_unless_leased(self, name: str) -> bool:
-        """Unlink voucher and cell under the exclusive lock; False where another process holds a lease.
+    def remove_unless_leased(self, name: str) -> Removal:
+        """Unlink voucher and cell under the exclusive lock, unless another process holds a lease.
 
         The lock is held until the file has no name: who opened it just before finds it locked, or nameless.
         """
@@ -91,14 +99,19 @@ class CellFiles:
             fd = os.open(self.path(name), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             self.remove_voucher(name)
-            return True
+            return Removal(True)
         try:
             if not ofd.try_exclusive(fd):
-                return False
+                os.close(fd)
+                return Removal(False)
             self.remove(name)
-        finally:
+            if ofd.open_elsewhere(fd):
+                return Removal(True, fd)
+        except OSError:
             os.close(fd)
-        return True
+            raise
+        os.close(fd)
+        return Removal(True)
 
     def remove(self, name: str) -> None:
         """Unlink voucher and cell, whoever has it open: an open file keeps its bytes until it is closed."""

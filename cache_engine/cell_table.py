@@ -235,21 +235,19 @@ class CellTable:
         cell.dropped = True
         self.unsaved.discard(cell.name)
 
-    def release(self, cell: Cell) -> int:
-        """The bytes of a forgotten cell are off the disk; returns how many."""
-        freed, cell.charged = cell.charged, 0
-        self.ledger.give(freed)
-        return freed
+    def release(self, cell: Cell) -> None:
+        """The bytes of a forgotten cell are off the disk."""
+        self.ledger.give(cell.charged)
+        cell.charged = 0
 
-    def punched(self, cell: Cell, blocks: Iterable[int]) -> int:
-        """LEAVING blocks are off the disk; returns their bytes."""
+    def punched(self, cell: Cell, blocks: Iterable[int]) -> None:
+        """LEAVING blocks are off the disk."""
         gone = [b for b in blocks if cell.state[b] == LEAVING]
         for block in gone:
             cell.state[block] = ABSENT
         freed = cell.cost(gone)
         cell.charged -= freed
         self.ledger.give(freed)
-        return freed
 
     def __repr__(self) -> str:
         return f"<CellTable {len(self.cells)} cells {self.ledger!r} {self.policy!r}>"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from cache_engine.errors import InvalidValue, NotFound
-from cache_engine.sharing import Connect
+from cache_engine.errors import InvalidValue
+from cache_engine.output import add_output_option, show
 from cache_engine.sizes import format_size
-from cache_engine.verbs import INTERRUPTED, Verbs, add_verb, default_connect, emit, split_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,34 +23,62 @@ if TYPE_CHECKING:
 
 PIECE = 4 << 20
 """Bytes that `cat` writes at a time."""
-BROKEN_PIPE = 141
-"""Exit code where the reader of our output went away, as shells have it."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+Environ = Mapping[str, str]
+Opener = Callable[[str, Environ], Any]
+"""Opens a Dataset by name, for use in a `with`."""
 
 
-def register(verbs: Verbs, connect: Connect | None = None) -> None:
-    """Add the verbs to the command line. `connect` opens a Dataset; `cache_engine.open` by default."""
-    opener = connect or (lambda name, api=None: default_connect()(name, api=api))
-    ls = add_verb(verbs, "ls", "List a directory of a Dataset.", lambda args: _ls(args, opener))
-    ls.add_argument("place", metavar="NAME[/PATH]")
-    ls.add_argument("-l", "--long", action="store_true", help="sizes and times too")
-    ls.add_argument("-R", "--recursive", action="store_true", help="all below it")
-    cat = add_verb(verbs, "cat", "Write files of a Dataset to standard output.", lambda args: _cat(args, opener))
-    cat.add_argument("places", metavar="NAME/PATH", nargs="+")
-    cp = add_verb(verbs, "cp", "Copy files or trees of Datasets to a local directory.", lambda args: _cp(args, opener))
-    cp.add_argument("places", metavar="NAME[/PATH]", nargs="+", help="with a slash at its end: what is in it")
-    cp.add_argument("target", metavar="TARGET", help="local file or directory")
-    cp.add_argument("--concurrency", type=int, default=8, metavar="N", help="files at once (default 8)")
+def open_reading(name: str, environ: Environ) -> Any:
+    """`opening.open_dataset`, imported late: the command line imports every verb."""
+    from cache_engine.opening import open_dataset
+
+    return open_dataset(name, environ)
 
 
-def _ls(args: argparse.Namespace, connect: Connect) -> int:
+def register(verbs: Any, opener: Opener = open_reading) -> None:
+    """Add the verbs to argparse's sub-parsers."""
+    verb = verbs.add_parser("ls", help="list a directory of a Dataset", description="List a directory of a Dataset.")
+    verb.add_argument("place", metavar="NAME[/PATH]")
+    verb.add_argument("-l", "--long", action="store_true", help="sizes and times (UTC) too")
+    verb.add_argument("-R", "--recursive", action="store_true", help="everything below it")
+    add_output_option(verb)
+    verb.set_defaults(run=partial(run_ls, opener))
+    verb = verbs.add_parser("cat", help="write files to standard output", description="Write files to standard output.")
+    verb.add_argument("places", metavar="NAME/PATH", nargs="+")
+    verb.set_defaults(run=partial(run_cat, opener))
+    verb = verbs.add_parser("cp", help="copy files or trees to a local directory", description=_CP)
+    verb.add_argument("places", metavar="NAME[/PATH]", nargs="+", help="with a slash at its end: what is in it")
+    verb.add_argument("target", metavar="TARGET", help="local file or directory")
+    verb.add_argument("--concurrency", type=int, default=8, metavar="N", help="files at once (default 8)")
+    add_output_option(verb)
+    verb.set_defaults(run=partial(run_cp, opener))
+
+
+_CP = "Copy files or trees to a local directory. Every file arrives whole or not at all."
+
+
+def split_place(place: str) -> tuple[str, str]:
+    """'NAME/some/path' or 'forebay://NAME/some/path' -> (Dataset, path). Raises InvalidValue without a name."""
+    name, _, path = place.removeprefix("forebay://").lstrip("/").partition("/")
+    if not name:
+        raise InvalidValue(f"{place!r} names no Dataset; write NAME or NAME/PATH")
+    return name, path
+
+
+def run_ls(opener: Opener, args: argparse.Namespace, environ: Environ) -> int:
     name, path = split_place(args.place)
-    with _opened(connect, name, args.api) as client:
-        entries = _entries(client, path.rstrip("/"), args.recursive)
-        if args.output != "text":
-            emit([asdict(entry) for entry in entries], args.output)
-            return 0
-        for entry in entries:
-            print(_line(entry, path.rstrip("/"), args.long))
+    path = path.rstrip("/")
+    with opener(name, environ) as client:
+        entries = _entries(client, path, args.recursive)
+        if args.output:
+            document = [asdict(entry) for entry in entries]
+            show(args.output, document, str)
+        else:
+            for entry in entries:
+                print(_line(entry, path, args.long))
     return 0
 
 
@@ -75,65 +103,50 @@ def _line(entry: FileEntry, below: str, long: bool) -> str:
     return f"{size:>10}  {when:>16}  {shown}"
 
 
-def _cat(args: argparse.Namespace, connect: Connect) -> int:
+def run_cat(opener: Opener, args: argparse.Namespace, environ: Environ) -> int:
     from cache_engine.file_object import DatasetFile
 
-    if args.output != "text":
-        raise InvalidValue("cat writes the bytes of files as they are; leave out -o")
-    try:
-        for place in args.places:
-            name, path = split_place(place)
-            with _opened(connect, name, args.api) as client, DatasetFile(client, path) as file:
-                buffer = memoryview(bytearray(min(PIECE, file.size)))
-                while count := file.readinto(buffer):
-                    sys.stdout.buffer.write(buffer[:count])
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must not fail again
-        return BROKEN_PIPE
+    for place in args.places:
+        name, path = split_place(place)
+        with opener(name, environ) as client, DatasetFile(client, path) as file:
+            buffer = memoryview(bytearray(min(PIECE, file.size)))
+            while count := file.readinto(buffer):
+                sys.stdout.buffer.write(buffer[:count])
     return 0
 
 
-def _cp(args: argparse.Namespace, connect: Connect) -> int:
+def run_cp(opener: Opener, args: argparse.Namespace, environ: Environ) -> int:
+    """1 where a file could not be copied, after all others were."""
+    if args.concurrency < 1:
+        raise InvalidValue(f"--concurrency {args.concurrency} is too small; write 1 or more")
+    into = os.path.isdir(args.target) or args.target.endswith("/") or len(args.places) > 1
+    document: dict[str, Any] = {"files": 0, "bytes": 0, "failed": []}
+    for place in args.places:
+        try:
+            _copy(opener, environ, place, into, args, document)
+        except KeyboardInterrupt:
+            print(f"\nstopped; files that were copied whole stay in {args.target}", file=sys.stderr)
+            return INTERRUPTED
+    show(args.output, document, lambda: f"{document['files']} files, {format_size(document['bytes'])} copied")
+    for fault in document["failed"]:
+        print(f"not copied: {fault['path']}: {fault['reason']}", file=sys.stderr)
+    return 1 if document["failed"] else 0
+
+
+def _copy(
+    opener: Opener, environ: Environ, place: str, into: bool, args: argparse.Namespace, document: dict[str, Any]
+) -> None:
+    """One place of the command line; what came of it is added to the document."""
     from cache_engine.copying import carry_out, plan_copy
     from cache_engine.progress import ProgressLine
 
-    into = os.path.isdir(args.target) or args.target.endswith("/") or len(args.places) > 1
-    files = size = 0
-    failed: list[tuple[str, str]] = []
-    for place in args.places:
-        name, path = split_place(place)
-        path += "/" if place.endswith("/") and not path else ""
-        with _opened(connect, name, args.api) as client:
-            plan = plan_copy(client, path, args.target, into)
-            line = ProgressLine(sys.stderr, f"copying {place}")
-            try:
-                faults = carry_out(client, plan, line, args.concurrency)
-            except KeyboardInterrupt:
-                line.end()
-                print(f"stopped; whole files that were copied stay in {args.target}", file=sys.stderr)
-                return INTERRUPTED
-            line.end()
-            files += len(plan.copies) + len(plan.failed) - len(faults)
-            size += plan.bytes
-            failed += [(f"{name}/{shown}", reason) for shown, reason in faults]
-    _report({"files": files, "bytes": size, "failed": [{"path": p, "reason": r} for p, r in failed]}, args)
-    return 1 if failed else 0
-
-
-def _report(document: dict[str, Any], args: argparse.Namespace) -> None:
-    if args.output != "text":
-        emit(document, args.output)
-        return
-    print(f"{document['files']} files, {format_size(document['bytes'])} in {args.target}")
-    for fault in document["failed"]:
-        print(f"not copied: {fault['path']}: {fault['reason']}", file=sys.stderr)
-
-
-def _opened(connect: Connect, name: str, api: str | None) -> Any:
-    """The client, to use in a `with`. A path where a Dataset should stand gets a hint."""
-    try:
-        return connect(name, api=api)
-    except NotFound as exc:
-        exc.add_note(f"{name!r} was taken for the name of a Dataset, since it stands first in NAME/PATH")
-        raise
+    name, path = split_place(place)
+    path = path or "/" * place.endswith("/")
+    with opener(name, environ) as client:
+        plan = plan_copy(client, path, args.target, into)
+        line = ProgressLine(sys.stderr, f"copying {place}")
+        done = carry_out(client, plan, line, args.concurrency)
+        line.end()
+    document["files"] += done.files
+    document["bytes"] += done.bytes
+    document["failed"] += [{"path": f"{name}/{shown}", "reason": reason} for shown, reason in done.failed]

@@ -74,6 +74,15 @@ def plan_copy(client: OpenDataset, path: str, target: str, into: bool) -> CopyPl
     return plan
 
 
+@dataclass(slots=True)
+class Copied:
+    """What came of a plan: whole files, their bytes, and (path as shown, reason) of every other."""
+
+    files: int = 0
+    bytes: int = 0
+    failed: list[tuple[str, str]] = field(default_factory=list)
+
+
 class Stopped(Exception):
     """The copy was given up by whoever asked for it."""
 
@@ -82,7 +91,7 @@ class _Progress:
     """Bytes written, from many threads to one."""
 
     def __init__(self) -> None:
-        self.events: SimpleQueue[int | list[tuple[str, str]]] = SimpleQueue()
+        self.events: SimpleQueue[int | Copied] = SimpleQueue()
         self.stop = threading.Event()
 
     def wrote(self, count: int) -> None:
@@ -93,32 +102,30 @@ class _Progress:
 
 def carry_out(
     client: OpenDataset, plan: CopyPlan, progress: Callable[[int, int], None], concurrency: int = CONCURRENCY
-) -> list[tuple[str, str]]:
-    """Copy; returns (path, reason) of what failed, the plan's own included. `progress` hears (done, total) bytes.
-
-    Ctrl-C leaves whole files and no half ones.
-    """
-    failed = list(plan.failed)
+) -> Copied:
+    """Copy, and go on after a file that fails. `progress` hears (done, total) bytes. Ctrl-C leaves no half files."""
     _make_directories(plan)
     jobs = list(_jobs(plan.copies))
-    watch, done, total = _Progress(), 0, plan.bytes
+    copied = Copied(failed=list(plan.failed))
+    watch, seen, total, left = _Progress(), 0, plan.bytes, len(jobs)
     pool = ThreadPoolExecutor(concurrency, thread_name_prefix="copy")
     try:
         for job in jobs:
             pool.submit(_run, client, job, watch)
-        left = len(jobs)
         while left:
             event = watch.events.get()
             if isinstance(event, int):
-                done += event
-                progress(done, total)
+                seen += event
+                progress(min(seen, total), total)
             else:
-                failed += event
                 left -= 1
+                copied.files += event.files
+                copied.bytes += event.bytes
+                copied.failed += event.failed
     finally:
         watch.stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
-    return failed
+    return copied
 
 
 def _make_directories(plan: CopyPlan) -> None:
@@ -150,17 +157,19 @@ def _jobs(copies: Sequence[Copy]) -> Iterator[list[Copy]]:
 
 
 def _run(client: OpenDataset, job: list[Copy], watch: _Progress) -> None:
-    failed: list[tuple[str, str]] = []
+    """One job in a thread of the pool; its last event is what came of it, whatever happens."""
+    copied = Copied()
     try:
-        if len(job) == 1 or not _copied_together(client, job, watch):
-            failed = [fault for copy in job if (fault := _copy(client, copy, watch))]
+        if len(job) == 1 or not _copied_together(client, job, watch, copied):
+            for copy in job:
+                _copy(client, copy, watch, copied)
     except Stopped:
         pass
     finally:
-        watch.events.put(failed)
+        watch.events.put(copied)
 
 
-def _copied_together(client: OpenDataset, job: list[Copy], watch: _Progress) -> bool:
+def _copied_together(client: OpenDataset, job: list[Copy], watch: _Progress, copied: Copied) -> bool:
     """False where one of the files failed: then each is tried apart, to tell which."""
     try:
         bodies = client.read_many([copy.key for copy in job])
@@ -168,13 +177,16 @@ def _copied_together(client: OpenDataset, job: list[Copy], watch: _Progress) -> 
             write_file(copy.target, body)
     except (CacheEngineError, OSError):
         return False
-    watch.wrote(sum(map(len, bodies)))
+    size = sum(map(len, bodies))
+    watch.wrote(size)
+    copied.files += len(job)
+    copied.bytes += size
     return True
 
 
-def _copy(client: OpenDataset, copy: Copy, watch: _Progress) -> tuple[str, str] | None:
+def _copy(client: OpenDataset, copy: Copy, watch: _Progress, copied: Copied) -> None:
     try:
-        export_file(client, copy.key, copy.target, watch.wrote)
+        copied.bytes += export_file(client, copy.key, copy.target, watch.wrote)
+        copied.files += 1
     except (CacheEngineError, OSError) as exc:
-        return names.show(copy.key), str(exc)
-    return None
+        copied.failed.append((names.show(copy.key), str(exc)))

@@ -148,6 +148,12 @@ class Lease:
                 self._tier.table.set_absent(self._cell, block)
                 self._tier.table.counts.bad_blocks += 1
 
+    def recheck(self, block: int) -> bool:
+        """Compare a present block with its CRC now, whatever was compared before (somebody says that it is bad)."""
+        if self._cell.state[block] >= UNPROVED:
+            self._prove(block, memoryview(bytearray(self._cell.length(block))))
+        return self._cell.state[block] == PROVED
+
     def close(self) -> None:
         """Idempotent. Closes the file with its last lease."""
         if self._open:

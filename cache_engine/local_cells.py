@@ -4,6 +4,9 @@ The order is: open the cell, lock it (shared), then read its voucher; so whateve
 until the lease goes. The worker may unlink a cell at any moment before the lock: then the file has no name left, or
 the lock is refused, and the cell is not cached. Every block's CRC is compared once per open, after the bytes
 are in the caller's memory.
+
+Small objects have a shorter way, without the lock: one read of all bytes, which their CRC proves whatever happens to
+the cell meanwhile. The worker counts unlinked bytes as used for as long as anybody has them open, locked or not.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import os
 from array import array
 from types import TracebackType
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -28,10 +32,10 @@ _READ = os.O_RDONLY | os.O_CLOEXEC
 class BadBlock(CorruptBlock):
     """A block of a local cell is not what is vouched for: tell the worker, and read it from there."""
 
-    def __init__(self, obj: ObjectId, block: int) -> None:
+    def __init__(self, name: str, block: int) -> None:
         super().__init__(
-            f"block {block} of {obj.key!r} in the local cell {obj.cell_name} does not have its CRC; "
-            "read it from a worker, which drops and fetches it again"
+            f"block {block} of the local cell {name} does not have its CRC; "
+            "read it from the worker, which drops and fetches it again"
         )
         self.block = block
 
@@ -79,13 +83,13 @@ class LocalCell:
         try:
             count = os.preadv(self._fd, [view], offset)
         except OSError as error:
-            raise BadBlock(self._obj, block) from error
+            raise BadBlock(self._obj.cell_name, block) from error
         if count != len(view):
-            raise BadBlock(self._obj, block)
+            raise BadBlock(self._obj.cell_name, block)
 
     def _check(self, block: int, view: memoryview) -> None:
         if crc32c(view) != self._voucher.crcs[block]:
-            raise BadBlock(self._obj, block)
+            raise BadBlock(self._obj.cell_name, block)
         self._checked[block] = 1
 
     def close(self) -> None:
@@ -104,12 +108,20 @@ class LocalCell:
         return f"<LocalCell {self._obj.cell_name} {self._voucher.present.count(1)}/{len(self._voucher.present)} blocks>"
 
 
+class SmallCell(NamedTuple):
+    """A cell of one block and the CRC that proves it: a fact of the identity, so it never changes."""
+
+    path: str
+    size: int
+    crc: int
+
+
 class LocalCells:
     """The cell directory of a worker on this host. No descriptor of its own: safe in any thread and forked child."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._root = os.path.join(os.fspath(directory), CELLS)
-        self._known: dict[str, int] = {}  # cell name -> CRC of its only block: a fact of the identity, it never changes
+        self._known: dict[str, int] = {}  # cell name -> CRC of its only block
 
     def open(self, obj: ObjectId) -> LocalCell | None:
         """The cell of exactly this object version, leased; None where it is not cached, whatever the reason."""
@@ -127,49 +139,34 @@ class LocalCells:
             return None
         return LocalCell(obj, fd, voucher)
 
+    def small(self, obj: ObjectId) -> SmallCell | None:
+        """How to read a cached object of one block; keep it, and `read` needs neither voucher nor identity again."""
+        if not 0 < obj.size <= BLOCK:
+            return None
+        name = obj.cell_name
+        return _vouched_small(self._path(name), obj.size)
+
+    def read(self, small: SmallCell) -> bytes | None:
+        """The object's bytes, proved by its CRC; None where it is not cached any more. Raises BadBlock."""
+        path, size, crc = small
+        body = _read_once(path, size)
+        return body if body is None or crc32c(body) == crc else _read_again(small)
+
     def read_small(self, obj: ObjectId) -> bytes | None:
         """A whole object of at most one block; None where it is not cached. Raises BadBlock."""
-        if not 0 < obj.size <= BLOCK:
-            return b"" if obj.size == 0 else None
+        if not obj.size:
+            return b""
         name = obj.cell_name
-        path = self._path(name)
-        try:
-            fd = os.open(path, _READ)
-        except OSError:
-            return None
-        try:
-            return self._read_leased(fd, obj, name, path) if ofd.try_shared(fd) else None
-        except OSError:
-            return None
-        finally:
-            os.close(fd)
-
-    def _read_leased(self, fd: int, obj: ObjectId, name: str, path: str) -> bytes | None:
-        size = obj.size
-        known = self._known.get(name)
-        crc = self._learn(name, path, size) if known is None else known
-        if crc is None:
-            return None
-        body = os.read(fd, size + 1)  # one more than it may have: a longer file is not the object
-        if len(body) == size and crc32c(body) == crc:
-            return body
-        if len(body) != size:
-            return None
-        if known is not None:  # a new cell, perhaps, that is still being filled: see what vouches for it now
-            crc = self._learn(name, path, size)
-            body = os.pread(fd, size, 0)
-        if crc is None or crc32c(body) == crc:
-            return None if crc is None else body
-        raise BadBlock(obj, 0)
-
-    def _learn(self, name: str, path: str, size: int) -> int | None:
-        raw = read_file(path + VOUCHER)
-        crc = None if raw is None else single_crc(raw, bytes.fromhex(name), size)
+        crc = self._known.get(name)
         if crc is not None:
-            if len(self._known) >= _KNOWN_MOST:
-                self._known.clear()
-            self._known[name] = crc
-        return crc
+            return self.read(SmallCell(self._path(name), obj.size, crc))
+        small = self.small(obj)
+        if small is None:
+            return None
+        if len(self._known) >= _KNOWN_MOST:
+            self._known.clear()
+        self._known[name] = small.crc
+        return self.read(small)
 
     def _vouched(self, fd: int, path: str, obj: ObjectId, name: str) -> Voucher | None:
         try:
@@ -188,3 +185,37 @@ class LocalCells:
 
     def __repr__(self) -> str:
         return f"<LocalCells {self._root}>"
+
+
+def _vouched_small(path: str, size: int) -> SmallCell | None:
+    try:
+        raw = read_file(path + VOUCHER)
+    except OSError:
+        return None
+    crc = None if raw is None else single_crc(raw, bytes.fromhex(path[-32:]), size)
+    return None if crc is None else SmallCell(path, size, crc)
+
+
+def _read_again(small: SmallCell) -> bytes | None:
+    """The first read did not give the object: the cell left and is perhaps being filled again, or it is damaged."""
+    if _vouched_small(small.path, small.size) is None:
+        return None
+    body = _read_once(small.path, small.size)
+    if body is None or len(body) != small.size:
+        return None
+    if crc32c(body) != small.crc:
+        raise BadBlock(small.path[-32:], 0)
+    return body
+
+
+def _read_once(path: str, size: int) -> bytes | None:
+    try:
+        fd = os.open(path, _READ)
+    except OSError:
+        return None
+    try:
+        return os.read(fd, size)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import signal
 import struct
 
 _SETLK = getattr(fcntl, "F_OFD_SETLK", 37)  # Python 3.11 has no name for it
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux; l_pid must be 0 for OFD locks
-_BUSY = (errno.EAGAIN, errno.EACCES)
+_BUSY = (errno.EAGAIN, errno.EACCES)  # of a lock; EACCES of a lease says "not your file"
 
 
 def _words(kind: int, start: int, length: int) -> bytes:
@@ -38,6 +39,21 @@ def try_exclusive(fd: int, start: int = 0, length: int = 0) -> bool:
 def unlock(fd: int, start: int = 0, length: int = 0) -> None:
     """Give up whatever this open file has locked of the range."""
     _set(fd, _words(fcntl.F_UNLCK, start, length))
+
+
+def open_elsewhere(fd: int) -> bool:
+    """Anybody else still has this file (without a name by now) open or mapped, locked or not.
+
+    A kernel lease for writing is given only where there is no other open file. Its break would come as SIGIO, which
+    kills: SIGURG, which nobody notices, is asked for instead. Where the file system knows no leases, the lock decides.
+    """
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno in _BUSY[:1] or not try_exclusive(fd)
+    return False
 
 
 def _set(fd: int, words: bytes) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from cache_engine import ofd
 from cache_engine.block import BLOCK
 from cache_engine.cell import LEAVING, STALE, UNPROVED, Cell
-from cache_engine.cell_files import CellFiles
+from cache_engine.cell_files import CellFiles, Removal
 from cache_engine.cell_table import CellTable
 from cache_engine.policy import Key
 from cache_engine.vouching import Vouching
@@ -122,7 +122,7 @@ class Room:
 
     def linger(self, fd: int, cell: Cell) -> None:
         """A forgotten cell that was unlinked, and that nobody in this process uses: release it, or keep it charged."""
-        if fd >= 0 and not ofd.try_exclusive(fd):
+        if fd >= 0 and ofd.open_elsewhere(fd):
             with self._table.lock:
                 self._lingering.append((fd, cell))
             return
@@ -154,28 +154,28 @@ class Room:
 
     def _evict(self, victims: list[Victim], skip: set[Key]) -> None:
         for victim in victims:
-            left = False
+            removal = Removal(False)
             try:
-                left = self._remove(victim) if victim.piece is None else self._punch(victim, victim.piece)
+                removal = self._remove(victim) if victim.piece is None else self._punch(victim, victim.piece)
             except OSError:
                 with self._table.lock:
                     self._table.counts.disk_errors += 1
             finally:
-                self._settle(victim, left, skip)
+                self._settle(victim, removal, skip)
 
-    def _remove(self, victim: Victim) -> bool:
+    def _remove(self, victim: Victim) -> Removal:
         with self._vouching.turn(victim.cell.name):
             return self._files.remove_unless_leased(victim.cell.name)
 
-    def _punch(self, victim: Victim, piece: int) -> bool:
+    def _punch(self, victim: Victim, piece: int) -> Removal:
         cell = victim.cell
         blocks = cell.piece_range(piece)
         start, length = blocks.start * BLOCK, len(blocks) * BLOCK
         fd = cell.fd if cell.fd >= 0 else self._files.open(cell.name, cell.obj.size)
         if fd is None:
-            return True  # the file is gone, and its bytes with it
+            return Removal(True)  # the file is gone, and its bytes with it
         try:
-            return self._punch_locked(cell, fd, start, length)
+            return Removal(self._punch_locked(cell, fd, start, length))
         finally:
             if fd != cell.fd:
                 os.close(fd)
@@ -195,15 +195,16 @@ class Room:
         with self._table.lock:
             return self._table.ledger.take(size)
 
-    def _settle(self, victim: Victim, left: bool, skip: set[Key]) -> None:
+    def _settle(self, victim: Victim, removal: Removal, skip: set[Key]) -> None:
         table, cell = self._table, victim.cell
         fd = -1
         with table.lock:
             table.leaving -= 1
             cell.leaving = cell.leaving and victim.piece is not None
-            if left:
+            if removal.done:
                 table.counts.evicted += 1
-                table.counts.evicted_bytes += self._gone(victim)
+                table.counts.evicted_bytes += victim.size
+                self._gone(victim, removal.fd)
             else:
                 skip.add(victim.key)
                 table.policy.touch(victim.key)
@@ -215,16 +216,19 @@ class Room:
         if fd >= 0:
             os.close(fd)
 
-    def _gone(self, victim: Victim) -> int:
-        cell = victim.cell
+    def _gone(self, victim: Victim, watch: int) -> None:
+        table, cell = self._table, victim.cell
         if victim.piece is None:
-            self._table.forget(cell)
-            return self._table.release(cell)
-        self._table.policy.remove(victim.key)
-        freed = self._table.punched(cell, cell.piece_range(victim.piece))
+            table.forget(cell)
+            if watch >= 0:
+                self._lingering.append((watch, cell))
+            else:
+                table.release(cell)
+            return
+        table.policy.remove(victim.key)
+        table.punched(cell, cell.piece_range(victim.piece))
         if cell.charged == cell.voucher_room + cell.extents:  # an empty file: it leaves by the key of piece 0
-            self._table.policy.add(cell.key(0), near=cell.near)
-        return freed
+            table.policy.add(cell.key(0), near=cell.near)
 
     def _put_back(self, cell: Cell, block: int, state: int) -> None:
         if state >= UNPROVED:

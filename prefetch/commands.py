@@ -4,52 +4,53 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from cache_engine.commands import INTERRUPTED, Opener, open_reading
 from cache_engine.errors import InvalidValue
+from cache_engine.output import add_output_option, show
 from cache_engine.progress import ProgressLine
-from cache_engine.sharing import Connect
 from cache_engine.sizes import format_size
-from cache_engine.verbs import INTERRUPTED, Verbs, add_verb, default_connect, emit
 
 if TYPE_CHECKING:
     from prefetch.warmup import WarmReport
 
 
-def register(verbs: Verbs, connect: Connect | None = None) -> None:
-    """Add the verb to the command line. `connect` opens a Dataset; `cache_engine.open` by default."""
-    opener = connect or (lambda name, api=None: default_connect()(name, api=api))
-    parser = add_verb(
-        verbs, "warm", "Fill the caches of a Dataset's owners and check every byte.", lambda args: _warm(args, opener)
-    )
-    parser.add_argument("name", metavar="NAME")
-    parser.add_argument("paths", metavar="PATH", nargs="*", help="files, directories, or patterns like 'img/**/*.jpg'")
-    parser.add_argument("--concurrency", type=int, default=4, metavar="N", help="requests at each worker (default 4)")
+def register(verbs: Any, opener: Opener = open_reading) -> None:
+    """Add the verb to argparse's sub-parsers."""
+    verb = verbs.add_parser("warm", help="fill the caches of a Dataset's workers", description=_WARM)
+    verb.add_argument("name", metavar="NAME")
+    verb.add_argument("paths", metavar="PATH", nargs="*", help="files, directories, or patterns like 'img/**/*.jpg'")
+    verb.add_argument("--concurrency", type=int, default=4, metavar="N", help="requests at each worker (default 4)")
+    add_output_option(verb)
+    verb.set_defaults(run=partial(run_warm, opener))
 
 
-def _warm(args: argparse.Namespace, connect: Connect) -> int:
+_WARM = "Have every owner hold what it owns of these files (all, without a PATH), and check every byte."
+
+
+def run_warm(opener: Opener, args: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """1 where a file is not held at the end; each of them is named with its reason."""
     from prefetch.warmup import WarmConfig, warm
 
     if args.concurrency < 1:
         raise InvalidValue(f"--concurrency {args.concurrency} is too small; write 1 or more")
     line = ProgressLine(sys.stderr, f"warming {args.name}")
-    with connect(args.name, api=args.api) as client:
+    with opener(args.name, environ) as client:
         try:
-            report = warm(client, args.paths or None, line, WarmConfig(concurrency=args.concurrency))
+            report = warm(client, args.paths, line, WarmConfig(concurrency=args.concurrency))
         except KeyboardInterrupt:
-            line.end()
-            print("stopped; what the workers hold by now stays held, and warm goes on from there", file=sys.stderr)
+            print("\nstopped; what the workers hold by now stays held", file=sys.stderr)
             return INTERRUPTED
     line.end()
-    _print(report, args.output)
+    show(args.output, asdict(report), lambda: _line(report))
+    for each in report.failed:
+        print(f"not held: {each.path}: {each.reason}", file=sys.stderr)
     return 0 if report.complete else 1
 
 
-def _print(report: WarmReport, form: str) -> None:
-    if form != "text":
-        emit(asdict(report) | {"failed": [asdict(each) for each in report.failed]}, form)
-        return
-    print(f"{report.files} files, {format_size(report.verified)} of {format_size(report.bytes)} held and verified")
-    for each in report.failed:
-        print(f"not held: {each.path}: {each.reason}", file=sys.stderr)
+def _line(report: WarmReport) -> str:
+    return f"{report.files} files, {format_size(report.verified)} of {format_size(report.bytes)} held and verified"

@@ -36,6 +36,8 @@ _BATCH, _HEADS = 256, 16
 """Files asked for their size and version a page, and how many at once."""
 _DEEPEST = 64
 """Directories below each other: an index that contains itself ends here."""
+_NO_HEAD = frozenset((400, 401, 403, 405, 501))
+"""What servers say to a HEAD whose GET they would answer: a URL signed for GET refuses HEAD with 403."""
 _TOTAL = re.compile(r"bytes (?:\d+-\d+|\*)/(\d{1,19})", re.ASCII)
 
 
@@ -88,6 +90,7 @@ class HttpSource:
             raise InvalidValue(f"{_shown(url)!r}: a directory's URL has no query")
         if not parts.path.endswith("/") and "manifest" in options:
             raise InvalidValue("option 'manifest' needs a directory: a URL that ends in a slash")
+        _manifest_url(url, options.get("manifest", ""))
 
     def __repr__(self) -> str:
         return f"<HttpSource {self.name} heads={self._heads} {self._requester!r}>"
@@ -133,7 +136,7 @@ class HttpSource:
             return Cursor((), (self._single,))
         if self._manifest is None:
             return Cursor()
-        url = urljoin(self._base, self._manifest)
+        url = _manifest_url(self._base, self._manifest)
         try:
             files = index_page.names(self._text(url))
         except ValueError as error:
@@ -184,10 +187,10 @@ class HttpSource:
             return None
 
     def _head(self, url: str) -> Stat | None:
-        """None where HEAD is not allowed or does not say the length."""
+        """None where HEAD is not allowed, or does not say the length."""
         what = f"HEAD {without_query(url)}"
         response = self._prober.send("HEAD", url, {"accept-encoding": "identity"})
-        if response.status in (400, 405, 501):
+        if response.status in _NO_HEAD:
             response.close()
             return None
         if response.status != 200:
@@ -234,6 +237,17 @@ def _signer(credentials: Mapping[str, str]) -> signing.Signer:
     if "username" in credentials:
         return signing.basic(credentials["username"], credentials.get("password", ""))
     return signing.anonymous
+
+
+def _manifest_url(base: str, manifest: str) -> str:
+    """Raises InvalidValue; one on another server would be sent the credentials of this one."""
+    try:
+        url = urljoin(base, manifest)
+    except ValueError:
+        url = ""
+    if re.search(r"[^!-~]", url) or split_origin(url)[0] != split_origin(base)[0]:
+        raise InvalidValue("option 'manifest' must be a path, or a URL, on the same server, percent-encoded")
+    return url
 
 
 def _shown(url: str) -> str:
