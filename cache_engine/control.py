@@ -120,6 +120,8 @@ class Control:
             with os.fdopen(descriptor, "wb") as file, self._request("GET", path) as response:
                 while piece := response.read(COPY):
                     file.write(piece)
+                if response.length:  # read(n) takes the end of the connection for the end of the body
+                    raise http.client.IncompleteRead(b"", response.length)
             os.replace(partial, target)
         except BaseException:
             os.unlink(partial)

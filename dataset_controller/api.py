@@ -133,7 +133,8 @@ def _add_workers(app: FastAPI, controller: Controller, cluster: LocalCluster) ->
         cluster.heartbeat(worker, body)
         for name in body.get("changed") or ():
             controller.object_changed(str(name))
-        return JSONResponse({"epochs": controller.store.epochs(), "interval": HEARTBEAT})
+        answer = {"epochs": controller.store.epochs(), "uids": controller.uids, "interval": HEARTBEAT}
+        return JSONResponse(answer)
 
 
 def _add_probes(app: FastAPI, controller: Controller, cluster: LocalCluster) -> None:

@@ -75,6 +75,7 @@ class Controller:
         self._loop = Loop(self._look)
         self._events: set[asyncio.Event] = set()
         self._uids: dict[str, str] = {}
+        """Name -> uid of what is stored: kept by the store's events."""
 
     def __repr__(self) -> str:
         return f"<Controller {self.store!r} {self._loop!r} {self._snapshots!r}>"
@@ -121,6 +122,11 @@ class Controller:
         for name, uid in self._uids.items():
             if uids is None or uid in uids:
                 self._loop.trigger(name, 0.0 if uids is None else SETTLE)
+
+    @property
+    def uids(self) -> dict[str, str]:
+        """Name -> uid of every Dataset: a worker that starts drops the cells of all other labels."""
+        return dict(self._uids)
 
     def access(self, name: str) -> Access:
         """What is published; before the first look at a new Dataset, what will be."""
