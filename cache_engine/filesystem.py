@@ -78,7 +78,7 @@ class ForebayFileSystem(ReadOnly, AbstractFileSystem):  # type: ignore[misc]  # 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         name, inner = self._split(path)
         if not name:
-            entries = [_directory(dataset) for dataset in cache_engine.datasets(api=self.api)]
+            entries = [_directory(dataset) for dataset in cache_engine.list_datasets(api=self.api)]
         else:
             entries = self._list(name, inner)
         return entries if detail else [entry["name"] for entry in entries]
