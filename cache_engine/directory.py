@@ -167,5 +167,6 @@ def _holder(fd: int) -> str:
         pid = int(json.loads(os.pread(fd, 4096, 0))["pid"])
     except (ValueError, KeyError, TypeError):
         return "another process"
-    command = (read_file(f"/proc/{pid}/cmdline") or b"").replace(b"\0", b" ").decode(errors="replace").strip()
-    return f"process {pid}" + (f" ({command[:80]})" if command else "")
+    raw = (read_file(f"/proc/{pid}/cmdline") or b"").replace(b"\0", b" ")
+    command = " ".join(raw.decode(errors="replace").split())[:80]
+    return f"process {pid}" + (f" ({command})" if command else "")

@@ -77,8 +77,9 @@ class Filler:
                 try:
                     self._receive(flight, lease, origin)
                 finally:
-                    lease.cancel(range(flight.landed, flight.run.stop))
-                    lease.vouch()
+                    if flight.landed < flight.run.stop:
+                        lease.cancel(range(flight.landed, flight.run.stop))
+                        lease.vouch()
         except CacheEngineError as exc:
             error = exc
         except OSError as exc:
@@ -96,8 +97,10 @@ class Filler:
                 stream.readinto(view)
                 if not lease.write(block, view, crc32c(view)):
                     raise NoRoom(f"block {block} could not be written to the cache directory")
-                self.flights.land(flight, block)
                 self._metrics.filled(len(view))
+                if block + 1 == flight.run.stop:
+                    lease.vouch()  # before anybody is told: whoever waited for all of it may open the cell itself
+                self.flights.land(flight, block)
         finally:
             stream.close()
 

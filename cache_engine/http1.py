@@ -99,6 +99,8 @@ class Response:
         connection = self._connection
         if connection is None:
             return
+        if not self.done and not self._chunked and 0 < (self._left or 0) <= connection.ahead():
+            self.readinto(memoryview(bytearray(self._left or 0)))  # a short body that is here already
         if self.done and self._keep and not connection.ahead():
             self._connection = None
             self._pool._give_back(connection)

@@ -214,8 +214,17 @@ class Manifest:
             range(self._columns["run_first"][run], min(self._columns["run_stop"][run], self.files))
             for run in range(self._columns["dir_runs"][number], self._columns["dir_runs_stop"][number])
         ]
-        files = [name for run in runs for name in self._names(run, skip)]
-        return Directory(dirs, files, runs[0] if len(runs) == 1 else [index for run in runs for index in run])
+        if len(runs) == 1:
+            return Directory(dirs, self._names(runs[0], skip), runs[0])
+        indices = [index for run in runs for index in run]
+        return Directory(dirs, self._names_of(indices, skip), indices)
+
+    def _names_of(self, files: Sequence[int], skip: int) -> Names:
+        """The paths of the ascending `files` without their first `skip` bytes."""
+        if not files or files[-1] - files[0] >= 2 * len(files):
+            return [self.path(index)[skip:] for index in files]
+        names, first = self._names(range(files[0], files[-1] + 1), skip), files[0]
+        return [names[index - first] for index in files]
 
     def _names(self, files: range, skip: int) -> Names:
         """The paths of neighbouring files without their first `skip` bytes."""

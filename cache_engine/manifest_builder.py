@@ -71,8 +71,9 @@ class ManifestBuilder:
         return Manifest.open(path)
 
     def _keep(self, columns: Columns) -> None:
-        columns = columns.sorted()
-        self._refuse_repeated(columns)
+        if not columns.ascending():
+            columns = columns.sorted()
+            self._refuse_repeated(columns)
         try:
             self._runs.append(columns.rows())
         except (OverflowError, TypeError) as fault:

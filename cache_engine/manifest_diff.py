@@ -8,7 +8,7 @@ the same paths, the common case, are compared column by column.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import ne
@@ -60,24 +60,30 @@ def _next_cut(old: Manifest, start: int, new: Manifest, begin: int) -> tuple[int
 
 
 class _Stretch:
-    """Some neighbouring files of one manifest."""
+    """Some neighbouring files of one manifest, column by column; the columns but the paths are their identity."""
 
     def __init__(self, manifest: Manifest, files: range, ids: Mapping[tuple[str, str], int]) -> None:
         columns = manifest.columns_between(files.start, files.stop)
         mounts = [ids[mount] for mount in _mounts(manifest)]
         self.files, self.paths = files, columns.paths
-        self.identities = list(
-            zip(columns.versions, columns.sizes, map(mounts.__getitem__, columns.mounts), strict=True)
-        )
+        self._columns = columns.versions, columns.sizes, list(map(mounts.__getitem__, columns.mounts))
+
+    def same(self, other: _Stretch) -> bool:
+        """Whether files of the same paths have the same bytes throughout."""
+        return self._columns == other._columns
+
+    def identities(self) -> Iterator[tuple[str, int, int]]:
+        return zip(*self._columns, strict=True)
 
 
 def _compare(old: _Stretch, new: _Stretch, found: Difference) -> None:
     """Two stretches that hold the same range of paths."""
     if old.paths == new.paths:
-        found.changed.extend(compress(new.files, map(ne, old.identities, new.identities)))
+        if not old.same(new):
+            found.changed.extend(compress(new.files, map(ne, old.identities(), new.identities())))
         return
-    left = dict(zip(old.paths, zip(old.files, old.identities, strict=True), strict=True))
-    for path, number, identity in zip(new.paths, new.files, new.identities, strict=True):
+    left = dict(zip(old.paths, zip(old.files, old.identities(), strict=True), strict=True))
+    for path, number, identity in zip(new.paths, new.files, new.identities(), strict=True):
         before = left.pop(path, None)
         if before is None:
             found.added.append(number)

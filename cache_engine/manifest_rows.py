@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice, pairwise
-from operator import itemgetter, le, ne
+from operator import itemgetter, lt
 from typing import Any
 
 SEGMENT = 1 << 16
@@ -97,14 +97,8 @@ class Columns:
     def last(self) -> bytes:
         return self.paths[-1]
 
-    def each(self, change: Callable[[list[Any]], Iterable[Any]]) -> Columns:
-        """Every column put through `change`."""
-        lists = self.paths, self.sizes, self.mtimes, self.mounts, self.versions
-        paths, sizes, mtimes, mounts, versions = (list(change(column)) for column in lists)
-        return Columns(paths, sizes, mtimes, mounts, versions, self.packed)
-
     def slice(self, start: int, stop: int) -> Columns:
-        return self.each(lambda column: column[start:stop])
+        return self._each(lambda column: column[start:stop])
 
     def extend(self, other: Columns) -> None:
         """Append the other's rows."""
@@ -118,16 +112,21 @@ class Columns:
         self.mounts += other.mounts
         self.versions += other.versions if self.packed == other.packed else _texts(other.versions)
 
+    def ascending(self) -> bool:
+        """Whether the rows are in path order and no path is there twice."""
+        return all(map(lt, self.paths, islice(self.paths, 1, None)))
+
     def sorted(self) -> Columns:
         """In path order; stable, so of two equal paths the one given first stays first."""
-        if all(map(le, self.paths, islice(self.paths, 1, None))):
+        order = sorted(range(len(self)), key=self.paths.__getitem__)
+        if len(order) < 2:
             return self
-        order = itemgetter(*sorted(range(len(self)), key=self.paths.__getitem__))
-        return self.each(order)
+        choose = itemgetter(*order)
+        return self._each(lambda column: list(choose(column)))
 
     def repeated(self) -> int | None:
         """The first row whose path is also the next row's, in sorted columns."""
-        if all(map(ne, self.paths, islice(self.paths, 1, None))):
+        if self.ascending():
             return None
         return next(row for row, (one, other) in enumerate(pairwise(self.paths)) if one == other)
 
@@ -143,6 +142,10 @@ class Columns:
             versions=versions,
             packed=packed,
         )
+
+    def _each(self, change: Callable[[list[Any]], list[Any]]) -> Columns:
+        paths, versions = change(self.paths), change(self.versions)
+        return Columns(paths, change(self.sizes), change(self.mtimes), change(self.mounts), versions, self.packed)
 
 
 def cut(blob: bytes, ends: Sequence[int]) -> list[bytes]:

@@ -74,9 +74,7 @@ def read_ahead(fd: int, start: int, stop: int) -> None:
         start += got
 
 
-async def send_pieces(
-    request: web.Request, table: bytes, pieces: Iterable[Piece]
-) -> None:
+async def send_pieces(request: web.Request, table: bytes, pieces: Iterable[Piece]) -> None:
     """`table`, then each piece: (descriptor, length) from its start, or plain bytes. The response is prepared.
 
     A duplicate of the socket goes to the thread: the transport may close its own meanwhile, and a closed

@@ -86,7 +86,8 @@ class DiskTier:
             with self.table.lock:
                 cell = self.table.enter(obj, name)
                 self._charge_to(cell, label, near)
-                self.table.policy.touch(cell.key(0))
+                if cell.whole:  # of other cells the pieces that are asked for are touched
+                    self.table.policy.touch(cell.key(0))
                 opened = cell.fd >= 0 or not cell.on_disk
             if opened or self._open(cell):
                 return Lease(self, cell)

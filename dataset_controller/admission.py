@@ -29,10 +29,10 @@ class Checks:
 def real_checks(environ: Mapping[str, str]) -> Checks:
     """Those of cache_engine, imported at the first check."""
 
-    def url(address: str, options: Mapping[str, str]) -> object:
+    def url(address: str, options: Mapping[str, str]) -> None:
         from cache_engine.sources import check_url
 
-        return check_url(address, options)
+        check_url(address, options)
 
     def credentials(references: Mapping[str, Mapping[str, str]]) -> object:
         from cache_engine.credentials import resolve

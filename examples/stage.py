@@ -73,7 +73,7 @@ class Embedded:
         self.said: list[str] = []
         for line in self.process.stdout:
             self.said.append(line)
-            if "ready" in line:
+            if line.startswith("Next:"):
                 break
         else:
             raise RuntimeError(f"forebay up ended: {''.join(self.said)}")

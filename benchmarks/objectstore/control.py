@@ -3,6 +3,7 @@
     GET  /-/stats    the counters and rules, JSON         POST /-/reset   forget log and counts
     GET  /-/log      the requests, JSON                   POST /-/rescan  look at the root directory again
     POST /-/rule     {"kind": ..., "match": ..., ...}     POST /-/clear   drop all rules
+    GET  /-/stat?key=BUCKET/KEY    its ETag and size
     PUT  /-/put?key=BUCKET/KEY[&etag=...]  body           DELETE /-/put?key=BUCKET/KEY
 
 `RemoteStore` in `process.py` is the client. No secret guards it: the store listens on loopback alone.
@@ -14,6 +15,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.objectstore.answer import Answer, text_answer
+from benchmarks.objectstore.objects import as_key
 
 if TYPE_CHECKING:
     from benchmarks.objectstore.request import Request
@@ -35,6 +37,8 @@ def _carry_out(store: ObjectStore, verb: str, request: Request) -> Any:
             return {"url": store.url, "dialect": store.name, **store.stats()}
         case "GET log":
             return [_line(line) for line in store.log]
+        case "GET stat":
+            return _stat(store, request.params["key"])
         case "POST reset":
             store.reset()
         case "POST rescan":
@@ -51,6 +55,13 @@ def _carry_out(store: ObjectStore, verb: str, request: Request) -> Any:
         case _:
             raise ValueError("there is no such control")
     return {}
+
+
+def _stat(store: ObjectStore, key: str) -> dict[str, Any]:
+    stored = store.shelf.get(as_key(key))
+    if stored is None:
+        raise ValueError(f"there is no object {key!r}")
+    return {"etag": stored.etag, "size": stored.size}
 
 
 def _line(request: Request) -> dict[str, Any]:

@@ -54,6 +54,10 @@ class RemoteStore:
         query = {"key": key} | ({"etag": etag} if etag else {})
         return str(self._call("PUT", f"put?{urlencode(query)}", body)["etag"])
 
+    def stat(self, key: str) -> dict[str, Any]:
+        """{"etag", "size"} of an object. Raises ValueError where there is none."""
+        return dict(self._call("GET", f"stat?{urlencode({'key': key})}"))
+
     def delete(self, key: str) -> bool:
         return bool(self._call("DELETE", f"put?{urlencode({'key': key})}")["deleted"])
 

@@ -45,6 +45,8 @@ _CREDENTIALS = {
     "password": "password",
 }
 """Ours -> what most fsspec filesystems call it."""
+_OURS = frozenset(("skip_instance_cache", "use_listings_cache", "listings_expiry_time", "max_paths"))
+"""Options of fsspec's caches, which are off here whatever is asked."""
 _ETAGS = ("ETag", "etag", "e_tag", "generation", "md5Hash", "checksum", "blob_id")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "last_commit", "created")
 
@@ -56,6 +58,7 @@ class FsspecSource:
         self.check(url, options)
         self._protocol = urlsplit(url).scheme
         self._url = url
+        options = {name: text for name, text in options.items() if name not in _OURS}
         self._arguments = {name: _value(text) for name, text in options.items()}
         self._secrets = {_CREDENTIALS[name]: value for name, value in credentials.items()}
         self.name = url.rstrip("/") + "/" + _digest(options)

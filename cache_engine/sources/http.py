@@ -88,6 +88,7 @@ class HttpSource:
             raise InvalidValue(f"{_shown(url)!r}: a directory's URL has no query")
         if not parts.path.endswith("/") and "manifest" in options:
             raise InvalidValue("option 'manifest' needs a directory: a URL that ends in a slash")
+        _manifest_url(url, options.get("manifest", ""))
 
     def __repr__(self) -> str:
         return f"<HttpSource {self.name} heads={self._heads} {self._requester!r}>"
@@ -133,7 +134,7 @@ class HttpSource:
             return Cursor((), (self._single,))
         if self._manifest is None:
             return Cursor()
-        url = urljoin(self._base, self._manifest)
+        url = _manifest_url(self._base, self._manifest)
         try:
             files = index_page.names(self._text(url))
         except ValueError as error:
@@ -234,6 +235,17 @@ def _signer(credentials: Mapping[str, str]) -> signing.Signer:
     if "username" in credentials:
         return signing.basic(credentials["username"], credentials.get("password", ""))
     return signing.anonymous
+
+
+def _manifest_url(base: str, manifest: str) -> str:
+    """Raises InvalidValue; one on another server would be sent the credentials of this one."""
+    try:
+        url = urljoin(base, manifest)
+    except ValueError:
+        url = ""
+    if re.search(r"[^!-~]", url) or split_origin(url)[0] != split_origin(base)[0]:
+        raise InvalidValue("option 'manifest' must be a path, or a URL, on the same server, percent-encoded")
+    return url
 
 
 def _shown(url: str) -> str:

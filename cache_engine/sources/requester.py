@@ -8,14 +8,16 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Mapping
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
-from cache_engine.errors import InvalidValue, UnsupportedSource
+from cache_engine.errors import UnsupportedSource
 from cache_engine.http1 import Pool, Response, Timeouts, TransportError
 from cache_engine.signing import Signer
 from cache_engine.sources.translation import from_transport
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
+_URL_CHARACTERS = "%/:=&?~#+!$,;'@()*[]"
+"""What stays as it is in a Location; servers send names in it that nobody encoded."""
 _MOST_ORIGINS = 32
 """Pools kept: a source has one origin and, behind redirects, a few; a store that makes up hosts stays bounded."""
 
@@ -83,13 +85,13 @@ def without_query(url: str) -> str:
 
 
 def _next(url: str, location: str) -> str:
-    target = urljoin(url, location).partition("#")[0]
     try:
+        target = urljoin(url, quote(location.encode("latin-1"), safe=_URL_CHARACTERS)).partition("#")[0]
         parts = urlsplit(target)
     except ValueError as error:
         raise UnsupportedSource(f"{without_query(url)}: redirected to what is no URL") from error
     if parts.scheme not in ("http", "https") or (url.startswith("https:") and parts.scheme != "https"):
         raise UnsupportedSource(f"{without_query(url)}: redirected to {parts.scheme}://, which is not followed")
     if parts.username is not None:
-        raise InvalidValue(f"{without_query(url)}: redirected to a URL with a user in it, which is not followed")
+        raise UnsupportedSource(f"{without_query(url)}: redirected to a URL with a user in it, which is not followed")
     return target

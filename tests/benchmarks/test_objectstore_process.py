@@ -19,6 +19,7 @@ def test_a_store_in_its_own_process_is_steered_from_outside(tmp_path):
         etag = store.put("bucket/a+b c", b"put")
         reply = ask(store.url, "GET", "/bucket/a%2Bb%20c")
         assert (reply.body, reply.headers["etag"]) == (b"put", etag)
+        assert store.stat("bucket/a+b c") == {"etag": etag, "size": 3}
         store.rule("status", "GET /bucket/k", times=1, code=503)
         assert ask(store.url, "GET", "/bucket/k").status == 503
         assert [line["status"] for line in store.log()] == [200, 200, 503]
@@ -46,6 +47,8 @@ def test_what_cannot_be_understood_is_refused_with_a_reason():
         remote = RemoteStore(running.url)
         with pytest.raises(ValueError, match="not a kind of fault"):
             remote.rule("earthquake")
+        with pytest.raises(ValueError, match="no object"):
+            remote.stat("nothing")
         assert ask(running.url, "GET", "/-/nothing").status == 400
         assert ask(running.url, "PUT", "/-/put").status == 400
         assert running.log == []

@@ -32,7 +32,8 @@ def test_a_value_is_never_part_of_a_message(tmp_path, content):
 
 @pytest.mark.parametrize(
     "references",
-    [{"passwort": {"env": "X"}}, {"password": {}}, {"password": {"env": "A", "file": "B"}}, {"password": {"value": "x"}},
+    [{"passwort": {"env": "X"}}, {"password": {}},
+     {"password": {"env": "A", "file": "B"}}, {"password": {"value": "x"}},
      {"password": {"env": ""}}, {"password": "plain"}],
 )  # fmt: skip
 def test_only_references_are_taken(references):

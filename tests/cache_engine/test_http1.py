@@ -103,10 +103,12 @@ def test_trailers_are_read_past():
 
 
 def test_a_body_without_a_length_ends_with_the_connection():
-    with WireServer(fixed(b"HTTP/1.1 200 OK\r\n\r\n", BODY, CLOSE)) as server:
-        with Pool(server.url).request("GET", "/") as response:
-            assert response.length is None
-            assert response.read(1 << 20) == BODY and response.done
+    with (
+        WireServer(fixed(b"HTTP/1.1 200 OK\r\n\r\n", BODY, CLOSE)) as server,
+        Pool(server.url).request("GET", "/") as response,
+    ):
+        assert response.length is None
+        assert response.read(1 << 20) == BODY and response.done
 
 
 def test_read_stops_at_its_limit_and_says_that_more_was_there():
@@ -117,23 +119,22 @@ def test_read_stops_at_its_limit_and_says_that_more_was_there():
 @pytest.mark.parametrize("end", [CLOSE, RESET])
 def test_a_short_body_says_how_many_bytes_are_good(end):
     sent = threading.Event()
-    with WireServer(fixed(ok(BODY)[:-100_000], sent, end)) as server:
-        with Pool(server.url).request("GET", "/") as response:
-            buffer = bytearray(len(BODY))
-            response.readinto(memoryview(buffer)[:1000])
-            assert response.readinto(memoryview(buffer)[1000:150_000]) == 149_000
-            if end is CLOSE:
-                sent.set()
-            else:
-                response.readinto(memoryview(buffer)[150_000:200_000])
-                sent.set()
-            with pytest.raises(ConnectionBroken) as caught:
-                at = 150_000 if end is CLOSE else 200_000
-                response.readinto(memoryview(buffer)[at:])
-            assert at + caught.value.received == 200_000
-            assert buffer[:200_000] == BODY[:200_000]
-            with pytest.raises(ConnectionBroken):
-                response.readinto(memoryview(buffer))
+    with WireServer(fixed(ok(BODY)[:-100_000], sent, end)) as server, Pool(server.url).request("GET", "/") as response:
+        buffer = bytearray(len(BODY))
+        response.readinto(memoryview(buffer)[:1000])
+        assert response.readinto(memoryview(buffer)[1000:150_000]) == 149_000
+        if end is CLOSE:
+            sent.set()
+        else:
+            response.readinto(memoryview(buffer)[150_000:200_000])
+            sent.set()
+        with pytest.raises(ConnectionBroken) as caught:
+            at = 150_000 if end is CLOSE else 200_000
+            response.readinto(memoryview(buffer)[at:])
+        assert at + caught.value.received == 200_000
+        assert buffer[:200_000] == BODY[:200_000]
+        with pytest.raises(ConnectionBroken):
+            response.readinto(memoryview(buffer))
 
 
 def test_a_chunked_body_that_breaks_says_how_many_bytes_are_good():
@@ -230,15 +231,20 @@ def test_what_is_not_http_is_refused(answer):
 @pytest.mark.parametrize("body", [b"zz\r\nabc\r\n", b"-1\r\n", b"3\r\nabcdef\r\n", b"4" * 5000])
 def test_chunks_that_lie_are_refused(body):
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    with WireServer(fixed(head + body, CLOSE)) as server, Pool(server.url).request("GET", "/") as response:
-        with pytest.raises(ConnectionBroken):
-            response.read(100_000)
+    with (
+        WireServer(fixed(head + body, CLOSE)) as server,
+        Pool(server.url).request("GET", "/") as response,
+        pytest.raises(ConnectionBroken),
+    ):
+        response.read(100_000)
 
 
 def test_an_interim_answer_is_read_past():
-    with WireServer(fixed(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ok(b"x"))) as server:
-        with Pool(server.url).request("GET", "/") as response:
-            assert response.read(9) == b"x"
+    with (
+        WireServer(fixed(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ok(b"x"))) as server,
+        Pool(server.url).request("GET", "/") as response,
+    ):
+        assert response.read(9) == b"x"
 
 
 def test_bytes_after_the_body_are_never_the_next_answer():

@@ -36,9 +36,9 @@ def fill(
     """Fetch into the tier what is missing, a block at a time, and vouch for it; False where a block found no room."""
     blocks = range(block_count(obj.size)) if blocks is None else blocks
     with tier.lease(obj, label=label, near=near) as lease:
-        whole = all([put(lease, obj, block) for block in lease.missing(blocks)])
+        done = [put(lease, obj, block) for block in lease.missing(blocks)]
         lease.vouch()
-    return whole
+    return all(done)
 
 
 def put(lease: Lease, obj: ObjectId, block: int) -> bool:

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import fsspec
 
 from benchmarks.objectstore import ObjectStore
+from cache_engine.block import ObjectId
 from cache_engine.source import Source
-from cache_engine.sources import open_source
+from cache_engine.sources import SOURCES, open_source
 
 CREDENTIALS = ("seeded-id-1", "seeded-secret-2")
 
@@ -31,6 +33,11 @@ class Place(ABC):
 
     def open(self, **options: str) -> Source:
         return open_source(self.url, {**self.options, **options}, self.credentials)
+
+    def open_bare(self, **options: str) -> Any:
+        """Without the retry."""
+        row = SOURCES[self.url.partition(":")[0]]
+        return row.load()(self.url, {**self.options, **options}, self.credentials)
 
     @abstractmethod
     def put(self, key: str, body: bytes) -> None: ...
@@ -104,3 +111,39 @@ def place(kind: str, tmp_path: Path, **store_options: object) -> Iterator[Place]
                 options |= {"signature": signature, "region": "cn-hangzhou"}
             given = dict(zip(("accessKeyId", "secretAccessKey"), CREDENTIALS, strict=True))
             yield StorePlace(f"{scheme}://bucket/team/a", options, given, store, prefix="bucket/team/a/")
+
+
+def identify(source: Source, key: bytes) -> ObjectId:
+    stat = source.stat(key)
+    return ObjectId(source.name, key, stat.version, stat.size)
+
+
+def fetch(source: Source, obj: ObjectId, start: int = 0, stop: int | None = None, step: int = 1 << 20) -> bytes:
+    stop = obj.size if stop is None else stop
+    stream = source.read(obj, start, stop)
+    got, piece = bytearray(), memoryview(bytearray(step))
+    try:
+        while count := stream.readinto(piece):
+            got += piece[:count]
+    finally:
+        stream.close()
+    return bytes(got)
+
+
+def listed(source: Source) -> dict[bytes, tuple[int, str, int]]:
+    """Key -> (size, version, mtime_ns), each key once."""
+    found: dict[bytes, tuple[int, str, int]] = {}
+    for page in source.list():
+        for key, size, version, mtime_ns in zip(page.keys, page.sizes, page.versions, page.mtimes_ns, strict=True):
+            assert key not in found
+            found[key] = (size, version, mtime_ns)
+    return found
+
+
+def everything_said(error: BaseException | None) -> str:
+    """What a traceback would print of it."""
+    said = ""
+    while error is not None:
+        said += f"{error!r} {error}\n"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return said

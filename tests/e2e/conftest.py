@@ -68,6 +68,14 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield Stage(store, embedded)
 
 
+@pytest.fixture(autouse=True)
+def no_rules_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A fault script ends with the test that wrote it."""
+    yield
+    if "stage" in request.fixturenames:
+        request.getfixturevalue("stage").store.clear_rules()
+
+
 def noise(size: int, seed: int) -> bytes:
     """Bytes that no other offset has."""
     return random.Random(seed).randbytes(size)

@@ -40,9 +40,9 @@ _WORDS = """
     acl append bucketInfo cname comp continuation-token cors delete encryption endTime img inventory inventoryId
     lifecycle live location logging objectInfo objectMeta partNumber policy position qos referer replication
     requestPayment response-cache-control response-content-disposition response-content-encoding
-    response-content-language response-content-type response-expires restore security-token sequential startTime stat status
-    style styleName symlink tagging uploadId uploads versionId versioning versions vod website worm wormExtend wormId
-    x-oss-ac-source-ip x-oss-process x-oss-request-payer x-oss-traffic-limit
+    response-content-language response-content-type response-expires restore security-token sequential startTime
+    stat status style styleName symlink tagging uploadId uploads versionId versioning versions vod website worm
+    wormExtend wormId x-oss-ac-source-ip x-oss-process x-oss-request-payer x-oss-traffic-limit
 """
 _SIGNED_BY_V1 = frozenset(_WORDS.split())
 """The query words that are part of what V1 signs."""
