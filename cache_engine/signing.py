@@ -18,6 +18,8 @@ Signer = Callable[[str, str, dict[str, str]], list[tuple[str, str]]]
 
 _CHATTY = ("oss2", "botocore.auth", "botocore.endpoint", "botocore.parsers")
 """Loggers that write what they sign, session tokens included, at debug level."""
+_LEFT_UNSIGNED = frozenset(("accept-encoding", "user-agent"))
+"""Headers that proxies and S3-like stores rewrite on the way, after which a signature over them is wrong."""
 
 
 class Credentials(Protocol):
@@ -49,7 +51,8 @@ def sigv4(credentials: Credentials, region: str) -> Signer:
     _silence()
 
     def sign(method: str, url: str, headers: dict[str, str]) -> list[tuple[str, str]]:
-        request = AWSRequest(method=method, url=url, headers=headers)
+        signed = {name: value for name, value in headers.items() if name not in _LEFT_UNSIGNED}
+        request = AWSRequest(method=method, url=url, headers=signed)
         S3SigV4Auth(credentials.get_frozen_credentials(), "s3", region).add_auth(request)
         return [(name, value) for name, value in request.headers.items() if name not in headers]
 

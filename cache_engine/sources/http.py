@@ -36,6 +36,8 @@ _BATCH, _HEADS = 256, 16
 """Files asked for their size and version a page, and how many at once."""
 _DEEPEST = 64
 """Directories below each other: an index that contains itself ends here."""
+_NO_HEAD = frozenset((400, 401, 403, 405, 501))
+"""What servers say to a HEAD whose GET they would answer: a URL signed for GET refuses HEAD with 403."""
 _TOTAL = re.compile(r"bytes (?:\d+-\d+|\*)/(\d{1,19})", re.ASCII)
 
 
@@ -185,10 +187,10 @@ class HttpSource:
             return None
 
     def _head(self, url: str) -> Stat | None:
-        """None where HEAD is not allowed or does not say the length."""
+        """None where HEAD is not allowed, or does not say the length."""
         what = f"HEAD {without_query(url)}"
         response = self._prober.send("HEAD", url, {"accept-encoding": "identity"})
-        if response.status in (400, 405, 501):
+        if response.status in _NO_HEAD:
             response.close()
             return None
         if response.status != 200:

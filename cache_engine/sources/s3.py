@@ -64,6 +64,8 @@ class S3Source:
         more = {"ContinuationToken": token} if token else {}
         prefix = self._place.full(b"")
         answer = self._call("list_objects_v2", Prefix=prefix, **more)
+        if "Name" not in answer or "IsTruncated" not in answer:  # botocore takes any XML for an empty listing
+            raise SourceUnavailable(f"list {self.name}: the answer is not what S3 sends; is the endpoint right?")
         page = Page()
         for item in answer.get("Contents", ()):
             if key := self._place.relative(item["Key"]):
@@ -86,6 +88,7 @@ class S3Source:
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+        from botocore.parsers import ResponseParserError
 
         what = f"{operation} {self.name}"
         try:
@@ -94,7 +97,7 @@ class S3Source:
             raise _no_credentials(what) from error
         except ClientError as error:
             failure = _from_answer(error.response, what)
-        except BotoCoreError as error:
+        except (BotoCoreError, ResponseParserError) as error:
             raise SourceUnavailable(f"{what}: {type(error).__name__}: {error}") from error
         raise failure  # outside of the except: the vendor's error may quote tokens
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cache_engine.errors import AccessDenied, CacheEngineError, NotFound, SourceUnavailable
+from cache_engine.errors import AccessDenied, MissingCredential, NotFound, SourceUnavailable
+from cache_engine.sources import SOURCES
+from tests.cache_engine.wire_server import WireServer, ok
 from tests.contracts.places import Place, fetch, identify, listed, place
 
 
@@ -89,12 +91,33 @@ def test_looking_up_a_missing_key_asks_little_and_lists_nothing(bucket: Place):
     assert not any("list-type" in request.target or "prefix=" in request.target for request in bucket.store.log)
 
 
-@pytest.mark.parametrize("page", [b"<html>login</html>", b'{"a": 1}', b""])
-def test_what_is_no_listing_is_an_error(bucket: Place, page):
-    bucket.store.put("front/list", page)
-    bucket.store.rule("status", code=200, body_code="Nothing")
-    with pytest.raises(CacheEngineError):
-        listed(bucket.open_bare())
+@pytest.mark.parametrize("scheme", ["s3", "oss"])
+@pytest.mark.parametrize("page", [b"<html><p>login</html>", b"<html/>", b'{"a": 1}', b"", b"<ListBucketResult>"])
+def test_a_page_that_is_no_listing_is_an_error_and_not_empty(scheme, page):
+    with WireServer(lambda request: (ok(page, "Content-Type: text/html"),)) as server:
+        row = SOURCES[scheme].load()
+        source = row(f"{scheme}://bucket/x", {"endpoint": server.url, "anonymous": "true"}, {})
+        with pytest.raises(SourceUnavailable):
+            listed(source)
+
+
+def test_a_truncated_listing_that_does_not_say_where_it_goes_on_is_an_error():
+    page = b"<ListBucketResult><Name>b</Name><IsTruncated>true</IsTruncated></ListBucketResult>"
+    with WireServer(lambda request: (ok(page),)) as server:
+        source = SOURCES["s3"].load()("s3://bucket/x", {"endpoint": server.url, "anonymous": "true"}, {})
+        with pytest.raises(SourceUnavailable, match="truncated"):
+            listed(source)
+
+
+def test_s3_without_any_credentials_says_what_to_give(tmp_path, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    source = SOURCES["s3"].load()("s3://bucket/x", {"endpoint": "http://127.0.0.1:9"}, {})
+    with pytest.raises(MissingCredential, match="accessKeyId"):
+        listed(source)
 
 
 @pytest.mark.case("A37")
