@@ -23,6 +23,8 @@ from cache_engine.lease import Lease
 from cache_engine.origins import OwnerFirst, Target
 from cache_engine.worker import Worker
 
+_CODES = {origin: code for code, origin in wire.BATCH_ORIGINS.items()}
+
 
 @dataclass(slots=True)
 class _File:
@@ -128,7 +130,7 @@ def _row(file: _File) -> wire.BatchRow:
     if file.error is not None:
         return wire.BatchRow(wire.status_of(file.error), 0, len(str(file.error).encode()))
     if file.past is not None:
-        return wire.BatchRow(0, crc32c(file.past), len(file.past))
+        return wire.BatchRow(_CODES["past"], crc32c(file.past), len(file.past))
     assert file.lease is not None
     size = file.lease.obj.size
-    return wire.BatchRow(0, file.lease.crcs(range(1))[0] if size else 0, size)
+    return wire.BatchRow(_CODES[file.where], file.lease.crcs(range(1))[0] if size else 0, size)
