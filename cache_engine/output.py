@@ -1,35 +1,25 @@
 """What verbs print, on all floors: an aligned table for people, JSON or YAML for programs.
 
-A verb adds `-o` with `add_output_option` and prints one thing with `show`; the word "human" is the default.
+`verbs.py` gives every verb its `-o`; a verb prints one thing with `show`.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-FORMATS = ("json", "yaml")
+from cache_engine.verbs import emit
+
+TEXT = "text"
+FORMATS = (TEXT, "json", "yaml")
 
 
-def add_output_option(parser: argparse.ArgumentParser) -> None:
-    """`-o json|yaml`, as args.output."""
-    parser.add_argument("-o", "--output", choices=FORMATS, help="print JSON or YAML instead of text for people")
-
-
-def show(output: str | None, document: Any, human: Callable[[], str]) -> None:
-    """Print `document` in the format asked for; `human()` makes the text for people."""
-    print(rendered(output, document) if output else human())
-
-
-def rendered(output: str, document: Any) -> str:
-    """`document` as JSON or YAML text, without a newline at the end."""
-    if output == "json":
-        return json.dumps(document, indent=2, ensure_ascii=False)
-    import yaml
-
-    return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True)).rstrip("\n")
+def show(form: str, document: Any, human: Callable[[], str]) -> None:
+    """Print `document` in the form asked for; `human()` makes the text for people."""
+    if form == TEXT:
+        print(human())
+    else:
+        emit(document, form)
 
 
 def count(number: int, noun: str) -> str:

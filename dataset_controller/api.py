@@ -170,7 +170,7 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(CacheEngineError)
     async def domain(request: Request, error: CacheEngineError) -> JSONResponse:
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-        body: dict[str, Any] = {"error": _name(error), "message": str(error)}
+        body: dict[str, Any] = {"error": _name(error), "message": str(error), "exitCode": error.exit_code}
         if isinstance(error, Refused):
             body["problems"] = [{"path": problem.path, "says": problem.says} for problem in error.problems]
         return JSONResponse(body, status)

@@ -1,8 +1,8 @@
 """The command `forebay`: the verbs of every package under one parser.
 
-A package offers verbs by a module `commands` with `register(verbs)`, where `verbs` is what argparse's
-`add_subparsers` returns; a verb sets `run=function` and `function(args, environ) -> int` is called with the exit
-code as its result. Nothing else is known here of any verb. `commands` modules import what is heavy inside `run`.
+A package offers verbs by a module `commands` with `register(verbs)` (`cache_engine/verbs.py` says how); each sets
+`run`, and `run(args)` returns the exit code, with the environment in `args.environ`. Nothing else is known here of
+any verb. `commands` modules import what is heavy inside `run`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ def main(
     """Run one verb; returns the exit code. Errors of the family become a sentence on stderr, or one a wrong field."""
     parser = make_parser(packages)
     args = parser.parse_args(argv)
+    args.environ = os.environ if environ is None else environ
     try:
-        code = args.run(args, os.environ if environ is None else environ)
+        code = args.run(args)
         sys.stdout.flush()
     except CacheEngineError as error:
         for line in str(error).splitlines() or [type(error).__name__]:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from cache_engine.discovery import find_control, state_directory
 from cache_engine.errors import CacheEngineError, InvalidValue
-from cache_engine.output import add_output_option, count, show
+from cache_engine.output import FORMATS, TEXT, count, show
 from cache_engine.sizes import format_duration, format_size, parse_duration, parse_size
+from cache_engine.verbs import Verbs, add_verb
 
 if TYPE_CHECKING:
     from cache_engine.control import Control
@@ -31,18 +31,16 @@ POLL = 0.05
 DOWN_WITHIN = 30.0
 """Seconds that `down` waits: workers get 5 s to write their clean marks."""
 
-Environ = Mapping[str, str]
 
-
-def register(verbs: Any, outside: Outside | None = None) -> None:
+def register(verbs: Verbs, outside: Outside | None = None) -> None:
     """Add the verbs; `outside` is what `up` starts, the real things by default."""
     _register_up(verbs, outside)
     _register_declaring(verbs)
     _register_looking(verbs)
 
 
-def _register_up(verbs: Any, outside: Outside | None) -> None:
-    verb = verbs.add_parser("up", help="start the controller and its workers", description=_UP)
+def _register_up(verbs: Verbs, outside: Outside | None) -> None:
+    verb = verbs.add_parser("up", help="Start the controller and its workers.", description=_UP)
     verb.add_argument("--workers", type=int, default=1, metavar="N", help="worker processes (default 1)")
     verb.add_argument("--cache-size", default="10GiB", metavar="SIZE", help="disk for each worker (default 10GiB)")
     verb.add_argument(
@@ -50,84 +48,75 @@ def _register_up(verbs: Any, outside: Outside | None) -> None:
     )
     verb.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: any that is free)")
     verb.add_argument(
-        "--node", action="append", default=[], metavar="NAME", help="name of the workers' host; repeatable"
+        "--node", action="append", default=[], metavar="NAME", help="the workers' host; repeatable, in turn"
     )
     verb.add_argument("--detach", action="store_true", help="return when it is ready and leave it running")
     verb.add_argument("-v", "--verbose", action="store_true", help="log every decision")
     verb.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
-    add_output_option(verb)
+    verb.add_argument("-o", "--output", choices=FORMATS, default=TEXT, help="form of what is said when it is ready")
     verb.set_defaults(run=partial(run_up, outside))
-    verb = verbs.add_parser("down", help="stop the controller and its workers", description="Stop what `up` started.")
+    verb = verbs.add_parser("down", help="Stop the controller and its workers.", description="Stop what `up` started.")
     verb.add_argument("--state", metavar="DIR", help="its state directory")
     verb.set_defaults(run=run_down)
 
 
-def _register_declaring(verbs: Any) -> None:
-    verb = verbs.add_parser("apply", help="create or change Datasets from YAML", description=_APPLY)
+def _register_declaring(verbs: Verbs) -> None:
+    verb = add_verb(verbs, "apply", "Create or change Datasets from YAML.", run_apply)
+    verb.description = _APPLY
     verb.add_argument("-f", "--file", action="append", required=True, metavar="FILE", help="YAML file, - for stdin")
     verb.add_argument("--wait", action="store_true", help="return when all of them are Ready")
     verb.add_argument("--timeout", default="10m", metavar="DURATION", help="how long --wait waits (default 10m)")
-    add_output_option(verb)
-    verb.set_defaults(run=run_apply)
-    verb = verbs.add_parser("delete", help="delete Datasets; their cells are dropped", description=_DELETE)
+    verb = add_verb(verbs, "delete", "Delete Datasets; their cells are dropped.", run_delete)
+    verb.description = _DELETE
     verb.add_argument("names", nargs="+", metavar="NAME")
-    add_output_option(verb)
-    verb.set_defaults(run=run_delete)
-    verb = verbs.add_parser("refresh", help="take a new snapshot and say what changed", description=_REFRESH)
+    verb = add_verb(verbs, "refresh", "Take a new snapshot and say what changed.", run_refresh)
+    verb.description = _REFRESH
     verb.add_argument("name", metavar="NAME")
-    add_output_option(verb)
-    verb.set_defaults(run=run_refresh)
 
 
-def _register_looking(verbs: Any) -> None:
-    verb = verbs.add_parser("get", help="list Datasets or workers", description="List Datasets or workers.")
+def _register_looking(verbs: Verbs) -> None:
+    verb = add_verb(verbs, "get", "List Datasets or workers.", run_get)
     verb.add_argument("kind", choices=(*DATASETS, *WORKERS), metavar="datasets|workers")
     verb.add_argument("name", nargs="?", metavar="NAME", help="only this one")
-    add_output_option(verb)
-    verb.set_defaults(run=run_get)
-    for name, run, text in (
-        ("describe", run_describe, "show a Dataset with its mounts and conditions"),
-        ("explain", run_explain, "say why a Dataset is not ready, or cold, in numbers"),
-    ):
-        verb = verbs.add_parser(name, help=text, description=f"{text.capitalize()}.")
-        verb.add_argument("name", metavar="NAME")
-        add_output_option(verb)
-        verb.set_defaults(run=run)
+    verb = add_verb(verbs, "describe", "Show a Dataset with its mounts and conditions.", run_describe)
+    verb.add_argument("name", metavar="NAME")
+    verb = add_verb(verbs, "explain", "Say why a Dataset is not ready, or cold, in numbers.", run_explain)
+    verb.add_argument("name", metavar="NAME")
 
 
-def run_up(outside: Outside | None, args: argparse.Namespace, environ: Environ) -> int:
+def run_up(outside: Outside | None, args: argparse.Namespace) -> int:
     """Until it is stopped; with --detach until it is ready."""
     from dataset_controller import serve
 
-    options = _up_options(args, environ)
+    options = _up_options(args)
     outside = outside or serve.real_outside()
     if args.detach:
         from dataset_controller.detach import detach
 
-        document = detach(_again(outside.program, args, options), environ, options.state / "logs" / "up.log")
-        show(args.output, document, lambda: _banner(document, environ))
+        document = detach(_again(outside.program, args, options), args.environ, options.state / "logs" / "up.log")
+        show(args.output, document, lambda: _banner(document, args.environ))
         return 0
     _log_to_stderr(verbose=args.verbose or args.ready_fd is not None)
-    return serve.up(options, outside, environ, partial(_announce, args, environ))
+    return serve.up(options, outside, args.environ, partial(_announce, args))
 
 
-def run_down(args: argparse.Namespace, environ: Environ) -> int:
+def run_down(args: argparse.Namespace) -> int:
     """Idempotent: nothing to stop is no error."""
     from dataset_controller.clusters.local.state import stop_owner
 
-    state = _state(args, environ)
+    state = _state(args)
     pid = stop_owner(state, DOWN_WITHIN)
     print(f"stopped process {pid} on {state}" if pid else f"no controller runs on {state}")
     return 0
 
 
-def run_apply(args: argparse.Namespace, environ: Environ) -> int:
+def run_apply(args: argparse.Namespace) -> int:
     """All documents of all files, or none."""
     from dataset_controller.documents import read_documents
 
     timeout = parse_duration(args.timeout)
     documents = [document.body for file in args.file for document in read_documents(_text(file), file)]
-    control = find_control(environ)
+    control = _control(args)
     items = control.call("POST", "/v1/datasets", {"kind": "List", "items": documents})["items"]
     if args.wait:
         for item in items:
@@ -136,10 +125,10 @@ def run_apply(args: argparse.Namespace, environ: Environ) -> int:
     return 0
 
 
-def run_get(args: argparse.Namespace, environ: Environ) -> int:
+def run_get(args: argparse.Namespace) -> int:
     from dataset_controller import printing
 
-    control = find_control(environ)
+    control = _control(args)
     if args.kind in WORKERS:
         document = control.call("GET", "/v1/workers")
         if args.name:
@@ -151,43 +140,43 @@ def run_get(args: argparse.Namespace, environ: Environ) -> int:
     return 0
 
 
-def run_describe(args: argparse.Namespace, environ: Environ) -> int:
+def run_describe(args: argparse.Namespace) -> int:
     from dataset_controller import printing
 
-    document = find_control(environ).call("GET", _path(args.name))
+    document = _control(args).call("GET", _path(args.name))
     show(args.output, document, lambda: printing.description(document, time.time()))
     return 0
 
 
-def run_explain(args: argparse.Namespace, environ: Environ) -> int:
+def run_explain(args: argparse.Namespace) -> int:
     from dataset_controller import printing
 
-    document = find_control(environ).call("GET", f"{_path(args.name)}/explain")
+    document = _control(args).call("GET", f"{_path(args.name)}/explain")
     show(args.output, document, lambda: printing.explanation(document))
     return 0
 
 
-def run_refresh(args: argparse.Namespace, environ: Environ) -> int:
+def run_refresh(args: argparse.Namespace) -> int:
     from dataset_controller import printing
 
-    document = find_control(environ).refresh(args.name)
+    document = _control(args).refresh(args.name)
     show(args.output, document, lambda: printing.refreshed(document))
     return 0
 
 
-def run_delete(args: argparse.Namespace, environ: Environ) -> int:
-    control = find_control(environ)
+def run_delete(args: argparse.Namespace) -> int:
+    control = _control(args)
     deleted = []
     for name in args.names:
         deleted.append(control.call("DELETE", _path(name)))
-        if not args.output:
+        if args.output == TEXT:
             print(f"dataset/{name} deleted")
-    if args.output:
+    if args.output != TEXT:
         show(args.output, {"items": deleted}, str)
     return 0
 
 
-def _up_options(args: argparse.Namespace, environ: Environ) -> Any:
+def _up_options(args: argparse.Namespace) -> Any:
     from dataset_controller.serve import UpOptions
 
     if not 1 <= args.workers <= 64:
@@ -198,7 +187,7 @@ def _up_options(args: argparse.Namespace, environ: Environ) -> Any:
         quota = parse_size(args.cache_size)
     except InvalidValue as error:
         raise InvalidValue(f"--cache-size: {error}") from error
-    return UpOptions(_state(args, environ), args.workers, quota, args.port, tuple(args.node))
+    return UpOptions(_state(args), args.workers, quota, args.port, tuple(args.node))
 
 
 def _again(program: Sequence[str], args: argparse.Namespace, options: Any) -> list[str]:
@@ -208,18 +197,20 @@ def _again(program: Sequence[str], args: argparse.Namespace, options: Any) -> li
     return command + [part for node in args.node for part in ("--node", node)]
 
 
-def _announce(args: argparse.Namespace, environ: Environ, document: dict[str, Any]) -> None:
+def _announce(args: argparse.Namespace, document: dict[str, Any]) -> None:
     from dataset_controller.detach import tell_ready
 
     if args.ready_fd is not None:
         tell_ready(args.ready_fd, document)
     else:
-        show(args.output, document, lambda: _banner(document, environ))
+        show(args.output, document, lambda: _banner(document, args.environ))
         sys.stdout.flush()
 
 
-def _banner(document: Mapping[str, Any], environ: Environ) -> str:
+def _banner(document: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     """What `up` prints when it is ready; other verbs look in the environment's state directory only."""
+    from cache_engine.discovery import state_directory
+
     size = f"{count(document['workers'], 'worker')}, {format_size(document['cacheSize'])} of cache each"
     lines = [f"Forebay answers at {document['url']} (pid {document['pid']}, state in {document['state']})", size]
     if environ.get("FOREBAY_API") or document["state"] != str(state_directory(environ)):
@@ -228,8 +219,17 @@ def _banner(document: Mapping[str, Any], environ: Environ) -> str:
     return "\n".join(lines)
 
 
-def _state(args: argparse.Namespace, environ: Environ) -> Path:
-    return Path(args.state).absolute() if args.state else state_directory(environ)
+def _control(args: argparse.Namespace) -> Control:
+    from cache_engine.control import Control
+    from cache_engine.discovery import find_control
+
+    return Control(args.api, origin="named by --api") if args.api else find_control(args.environ)
+
+
+def _state(args: argparse.Namespace) -> Path:
+    from cache_engine.discovery import state_directory
+
+    return Path(args.state).absolute() if args.state else state_directory(args.environ)
 
 
 def _text(file: str) -> str:

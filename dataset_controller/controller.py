@@ -20,11 +20,12 @@ from dataset_controller import actions
 from dataset_controller.judgement import timestamp
 from dataset_controller.loop import Loop
 from dataset_controller.membership import desired_access
-from dataset_controller.observed import Failure, Observed, Snapshot, Taking, WorkerSeen
+from dataset_controller.observed import Failure, Observed, Snapshot, Taking
 from dataset_controller.reconcile import reconcile
 from dataset_controller.resources import Dataset
 from dataset_controller.snapshots import Difference, Snapshots, Take, sweep
 from dataset_controller.store import Applied, Event, Store
+from dataset_controller.worker_seen import WorkerSeen
 
 SETTLE = 0.5
 """Seconds that heartbeats with other byte counts are gathered before the status is written."""

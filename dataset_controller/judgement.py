@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from cache_engine.output import count
 from cache_engine.sizes import format_size
 from dataset_controller.membership import chosen, wanted
-from dataset_controller.observed import Failure, Observed, Snapshot, WorkerSeen
+from dataset_controller.observed import Failure, Observed, Snapshot
 from dataset_controller.resources import Condition, Dataset, DatasetStatus, SnapshotStatus, WorkersStatus
 from dataset_controller.resources.dataset import Phase
+from dataset_controller.worker_seen import WorkerSeen
 
 Verdict = tuple[bool, str, str]
 """Whether it is so, the reason in one word, the message in numbers."""

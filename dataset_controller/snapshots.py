@@ -23,7 +23,7 @@ _REASONS = {
     "MissingCredential": "CredentialMissing",
     "AccessDenied": "SourceDenied",
     "EmptySnapshot": "SourceEmpty",
-    "TruncatedListing": "ListingTruncated",
+    "ListingCutShort": "ListingTruncated",
     "SourceThrottled": "SourceThrottled",
     "SourceUnavailable": "SourceUnavailable",
     "UnsupportedSource": "SourceUnsupported",
