@@ -24,7 +24,7 @@ def test_sequential_fetches_double_from_one_mebibyte_to_64_where_latency_costs()
 
 
 def test_a_place_that_is_no_faster_with_larger_windows_keeps_the_small_ones() -> None:
-    assert windows(lambda mib: mib / 2000, 9) == [1, 2, 4, 8, 16, 8, 8, 8, 8]
+    assert windows(lambda mib: mib / 2000, 9) == [1, 2, 4, 8, 16, 32, 16, 16, 16]
 
 
 def test_the_window_stays_where_doubling_no_longer_pays() -> None:
