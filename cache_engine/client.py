@@ -19,6 +19,7 @@ from cache_engine.config import ReaderConfig
 from cache_engine.control import Control
 from cache_engine.datasets import open_manifest, open_mounts
 from cache_engine.errors import CacheEngineError, ControllerUnavailable, InvalidValue, NotFound, WorkerUnavailable
+from cache_engine.fresh_bytes import fresh_bytes
 from cache_engine.manifest import Manifest
 from cache_engine.names import parse, show
 from cache_engine.read_many import ManyRead
@@ -122,9 +123,9 @@ class Client:
         stop = size if length is None else min(size, offset + length)
         if stop <= offset:
             return b""
-        body = bytearray(stop - offset)
-        self._read(index, memoryview(body), offset, path)
-        return bytes(body)
+        body, view = fresh_bytes(stop - offset)
+        self._read(index, view, offset, path)
+        return body
 
     def readinto(self, path: str | bytes, buffer: bytearray | memoryview, offset: int = 0) -> int:
         """Fill `buffer` from `offset` on; returns how many bytes, fewer only at the end of the file."""

@@ -58,6 +58,9 @@ def _candidate(cell: Cell, key: Key, others: list[Victim]) -> Victim | None:
         return None
     if cell.whole:
         return Victim(cell, key, None, cell.charged)
+    blocks = cell.piece_range(piece)
+    if cell.state.find(LEAVING, blocks.start, blocks.stop) >= 0:  # another thread's victim already
+        return None
     size = cell.charged_in(piece)
     alone = cell.charged == cell.voucher_room + cell.extents + size
     if alone and not cell.leases and not any(other.cell is cell for other in others):

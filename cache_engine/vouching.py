@@ -14,7 +14,7 @@ from cache_engine.cell import Cell
 from cache_engine.cell_files import CellFiles
 from cache_engine.cell_table import CellTable
 from cache_engine.quota import allocated
-from cache_engine.voucher import encode, length_of
+from cache_engine.voucher import encode
 
 Take = Callable[[int], bool]
 """Takes bytes of the quota, perhaps by evicting; False where there is no room."""
@@ -41,7 +41,7 @@ class Vouching:
         with self._table.lock:
             if cell.saved == cell.changes:
                 return True
-            room = allocated(length_of(cell.obj, cell.labels))
+            room, _ = cell.fixed_cost()
             more = max(0, room - cell.voucher_room)
         if not self._grow(cell, more, take):
             return False
@@ -82,7 +82,7 @@ class Vouching:
             self._files.remove_voucher(cell.name)
             self._saved(cell, -1, vouched=False)
         if any(voucher.present):
-            raw = encode(voucher)
+            raw = encode(voucher, cell.name)
             if allocated(len(raw)) > room:  # labels were added since room was taken; the next save has it
                 return False
             self._files.save_voucher(cell.name, raw)

@@ -17,6 +17,7 @@ from cache_engine.access import Member
 from cache_engine.block import BLOCK, blocks_of, spans_of
 from cache_engine.config import WorkerConfig
 from cache_engine.control import Control
+from cache_engine.crossing import wait_for_all
 from cache_engine.datasets import Datasets, ServedDataset, holds
 from cache_engine.errors import CacheEngineError, CorruptBlock, ObjectChanged
 from cache_engine.fill import Filler, NoRoom
@@ -66,9 +67,10 @@ class Worker:
         await self._arrived(futures, origin)
 
     async def _arrived(self, futures: list[Future[None]], origin: OwnerFirst) -> None:
+        await wait_for_all(futures)
         for future in futures:
             try:
-                await asyncio.wrap_future(future)
+                future.result(timeout=0)
             except CacheEngineError as exc:
                 self.note(exc, origin.dataset)
                 raise

@@ -284,6 +284,7 @@ def test_kill_minus_nine_in_a_storm_of_writes_leaves_no_wrong_byte(tmp_path, see
     for obj in found:
         raw = voucher_path(tmp_path, obj).read_bytes()
         assert decode(raw, obj.cell_name).obj == obj
+    for obj in found:
         assert fill(tier, obj)
         with tier.lease(obj) as lease:
             assert os.pread(lease.fd, 1, 0) == bytes(body(obj, 0)[:1])
