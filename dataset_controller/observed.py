@@ -29,6 +29,8 @@ class Snapshot:
     """The manifest's file."""
     hidden: int = 0
     """Files that a directory cannot show because a folder has the same name; readable by key."""
+    unshowable: int = 0
+    """Files that no directory can show whatever the escape, such as segments over 255 bytes; readable by key."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -3,8 +3,9 @@
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from socketserver import ThreadingTCPServer
 from typing import Any
 
 import pytest
@@ -24,17 +25,18 @@ from cache_engine.errors import (
 DIGEST = "d" * 64
 
 
-class Server(ThreadingHTTPServer):
+class Server(ThreadingTCPServer):
     """Answers (method, path) from `answers` with (status, body bytes), and keeps what was asked."""
 
     answers: dict[tuple[str, str], tuple[int, bytes]]
     asked: list[tuple[str, str, bytes]]
+    allow_reuse_address = True
     cut: int = 0
     """Bytes to leave out at the end of each body."""
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+        return f"http://127.0.0.1:{self.server_address[1]}"
 
 
 class Answering(BaseHTTPRequestHandler):
