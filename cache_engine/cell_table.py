@@ -10,34 +10,16 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from cache_engine.block import ObjectId
 from cache_engine.cell import ABSENT, LEAVING, PROVED, RESERVED, REWRITING, STALE, UNPROVED, Cell
 from cache_engine.policy import Policy
 from cache_engine.quota import Ledger
+from cache_engine.tier_stats import Counts
 from cache_engine.voucher import Voucher
 
 _PROVED = bytes([ABSENT, PROVED]) + bytes(254)
 _UNPROVED = bytes([ABSENT, UNPROVED]) + bytes(254)
-
-
-@dataclass(slots=True)
-class Counts:
-    """What happened since start."""
-
-    evicted: int = 0
-    """Cells or pieces that left to make room."""
-    evicted_bytes: int = 0
-    """Bytes of the disk that they gave back."""
-    refused: int = 0
-    """Reservations without room: the caller read past the cache."""
-    bad_blocks: int = 0
-    """Blocks dropped because their bytes were not what was vouched for."""
-    lost_cells: int = 0
-    """Cells found missing or of a wrong length."""
-    disk_errors: int = 0
-    """Writes, creations and removals that the file system refused."""
 
 
 class CellTable:
@@ -53,6 +35,7 @@ class CellTable:
         self.unsaved: set[str] = set()
         self.counts = Counts()
         self.leaving = 0  # evictions on their way
+        self.closed = False  # the directory may belong to another process: nothing is created or saved any more
         self.near_bytes = 0
         self._held: Counter[tuple[str, bool]] = Counter()
         self._labels: dict[tuple[tuple[str, bool], ...], Mapping[str, bool]] = {}  # one mapping for all its cells
@@ -87,6 +70,8 @@ class CellTable:
 
     def pin(self, cell: Cell, blocks: Iterable[int], pinned: set[int]) -> None:
         """Keep the pieces of these blocks for as long as the lease with that set of `pinned` pieces."""
+        if cell.blocks <= cell.piece_blocks:  # of one piece: the lease itself keeps it
+            return
         for piece in cell.pieces_of(blocks) - pinned:
             cell.pins[piece] = cell.pins.get(piece, 0) + 1
             pinned.add(piece)
@@ -108,6 +93,12 @@ class CellTable:
                 if cell.key(piece) in self.policy:
                     self.policy.add(cell.key(piece), near=cell.near)
         self.changed(cell)
+
+    def charge_to(self, cell: Cell, label: str, near: bool) -> None:
+        """Add a label. A near copy that is leased as owned becomes owned; never the other way round."""
+        was = cell.labels.get(label)
+        if not cell.dropped and (was is None or (was and not near)):
+            self.relabel(cell, {**cell.labels, label: near})
 
     def held(self, label: str, near: bool) -> int:
         return self._held[label, near]
@@ -218,7 +209,7 @@ class CellTable:
 
     # Coming and going
 
-    def restore(self, voucher: Voucher, name: str, proved: bool) -> None:
+    def restore(self, voucher: Voucher, name: str, proved: bool) -> Cell:
         """A cell found on the disk at start, counted even where it is beyond the quota."""
         cell = self.cells[name] = Cell(voucher.obj, name, self.piece_blocks)
         cell.on_disk = cell.vouched = True
@@ -236,6 +227,13 @@ class CellTable:
         cell.proved = cell.present if proved else 0
         cell.present_bytes = sum(map(cell.length, present))
         self._count_held(cell, cell.present_bytes)
+        return cell
+
+    def charge_excess(self, cell: Cell, excess: int) -> None:
+        """The file system counts more for the cell than its blocks and extents should take."""
+        self.ledger.restore(excess)
+        cell.extents += excess
+        cell.charged += excess
 
     def forget(self, cell: Cell) -> None:
         """Take the cell out of the table. Its bytes stay charged to it: `release` gives them back."""

@@ -32,6 +32,14 @@ class Vouching:
     def turn(self, name: str) -> threading.Lock:
         return self._turns[int(name[-2:], 16) % _TURNS]
 
+    def stop(self) -> None:
+        """Nothing is created or saved from now on, and whatever was on its way is done when this returns."""
+        with self._table.lock:
+            self._table.closed = True
+        for turn in self._turns:
+            with turn:
+                pass
+
     def save(self, cell: Cell, take: Take) -> bool:
         """Make the disk say what the table says. False where it does not: unlisted, no room, disk error.
 
@@ -75,7 +83,7 @@ class Vouching:
 
     def _save_in_turn(self, cell: Cell, room: int, replace: bool) -> bool:
         with self._table.lock:
-            if cell.dropped or not cell.on_disk:
+            if cell.dropped or not cell.on_disk or self._table.closed:
                 return False
             changes, voucher, vouched = cell.changes, cell.voucher(), cell.vouched
         if vouched and not (replace and any(voucher.present)):
