@@ -168,7 +168,7 @@ def main() -> None:
         conn, _ = server.accept()
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         target, arg = (_serve_file, fd) if what == "serve" else (_relay, where)
-        threading.Thread(target=target, args=(conn, arg), daemon=True).start()  # type: ignore[arg-type]
+        threading.Thread(target=target, args=(conn, arg), daemon=True).start()
 
 
 if __name__ == "__main__":

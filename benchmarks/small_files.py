@@ -116,7 +116,7 @@ def cold(
     size = min(SAMPLE, len(names) // (options.rounds + 1))
     shuffled = random.Random(20).sample(list(names), len(names))
     samples = [sorted(shuffled[n * size : (n + 1) * size]) for n in range(options.rounds)]
-    ours = iter(samples)
+    ours: Iterator[Sequence[str]] = iter(samples)
     arms = {"forebay": lambda: rate(client.read_many, next(ours))()}
     for protocol in ("filecache", "blockcache"):
         arms[protocol] = _fsspec_cold(protocol, directory, store.url, samples)

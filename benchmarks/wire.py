@@ -36,23 +36,25 @@ def questions(options: Options) -> Iterator[Question | Row]:
         for connections in (1, 4):
             ours = Ours(embedded, connections, view)
             stack.callback(ours.close)
-            peer = _timed(lambda n=connections: plain.pull(server.port, view, n, True), size)
             yield Question(
                 f"hot worker to buffer, {connections} connections, CRC32C on both sides",
                 "GB/s",
-                {"forebay": _timed(ours.pull, size), "sockets": peer},
+                {"forebay": _timed(ours.pull, size), "sockets": _plain(server, view, connections, True)},
                 at_least(0.8, of="sockets"),
                 notes={"bytes": size},
             )
             ours.check()
-            bare = _timed(lambda n=connections: plain.pull(server.port, view, n, False), size)
             yield Question(
                 f"the same without CRC, {connections} connections",
                 "GB/s",
-                {"forebay": _timed(ours.pull_unsummed, size), "sockets": bare},
+                {"forebay": _timed(ours.pull_unsummed, size), "sockets": _plain(server, view, connections, False)},
                 at_least(0.8, of="sockets"),
                 notes={"bytes": size},
             )
+
+
+def _plain(server: plain.PlainProcess, view: memoryview, connections: int, summed: bool) -> Callable[[], float]:
+    return _timed(lambda: plain.pull(server.port, view, connections, summed), len(view))
 
 
 def _timed(work: Callable[[], object], size: int) -> Callable[[], float]:

@@ -42,9 +42,11 @@ def open_manifest(access: Access, control: Control, directory: Path) -> Manifest
             return manifest
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = directory / f"{ref.digest}.manifest"
-    if not kept.is_file():
-        control.fetch_manifest(ref, kept)
-    return Manifest.open(kept)
+    fetched = not kept.is_file()
+    manifest = Manifest.open(control.fetch_manifest(ref, directory))
+    if fetched:
+        manifest.verify()
+    return manifest
 
 
 def holds(manifest: Manifest, obj: ObjectId) -> bool:

@@ -12,7 +12,7 @@ from itertools import islice
 
 from cache_engine import wire
 from cache_engine.block import BLOCK, ObjectId
-from cache_engine.errors import CacheEngineError, WorkerUnavailable
+from cache_engine.errors import CacheEngineError
 from cache_engine.fresh_bytes import fresh_bytes
 from cache_engine.pieces import batches_of
 from cache_engine.reader import Reader
@@ -119,12 +119,13 @@ class ManyRead:
         """One batch at one worker; returns the slots that it did not answer for."""
         name, stand_in = member
         reader = self._reader
-        base = f"/v1/d/{reader.membership.access.dataset}/{reader.manifest.digest}"
+        membership = reader.membership
+        base = f"/v1/d/{membership.access.dataset}/{reader.manifest.digest}"
         done = 0
         sizes: Counter[str] = Counter()
         left = []
         try:
-            answers = reader.membership.peer(name).batch(
+            answers = membership.peer(name).batch(
                 base, [self._indices[slot] for slot in slots], [wire.HOP] if stand_in else []
             )
             for slot, answer in zip(slots, answers, strict=True):
@@ -135,9 +136,7 @@ class ManyRead:
                     self.results[slot], origin = answer
                     sizes[origin] += self._object(slot).size
         except CacheEngineError as exc:
-            if isinstance(exc, WorkerUnavailable):
-                reader.membership.failed(name)
-            reader.stats.failed_over += 1
+            reader.passed_over(membership, name, exc)
             left += slots[done:]
         for origin, size in sizes.items():
             reader.stats.add(origin, size)

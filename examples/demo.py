@@ -55,6 +55,10 @@ spec:
 """
 
 
+Bodies = list[tuple[str, bytes]]
+Read = Callable[[], Bodies]
+
+
 @dataclass(frozen=True)
 class Row:
     """One line of the table."""
@@ -239,17 +243,20 @@ def tell(embedded: Embedded, s3: StoreProcess, oss: StoreProcess, buckets: Path,
     embedded.apply(MODEL.format(s3=s3.url, oss=oss.url))
     embedded.forebay("get", "datasets")
     say(f"2. Read MiniLM, {CONNECTIONS} requests in flight: directly, cold, warm")
-    s3_options = {"key": "demo-key", "secret": "demo-secret", "client_kwargs": {"endpoint_url": s3.url}}
+    s3_options: dict[str, object] = {
+        "key": "demo-key",
+        "secret": "demo-secret",
+        "client_kwargs": {"endpoint_url": s3.url},
+    }
     demo.read_dataset("minilm", ("s3", "models/minilm", s3_options))
     say(f"3. Read the {len(wanted['code']):,} small files, likewise")
-    demo.read_dataset("code", ("oss", "code/python", {"key": "demo-key", "secret": "demo-secret", "endpoint": oss.url}))
+    demo.read_dataset("code", ("oss", "code/python", {**pair, "endpoint": oss.url}))
     say("4. Kill a worker in the middle of a read")
     demo.lose_a_worker()
     say("5. Replace an object at its source")
     demo.replace_the_model(model)
-    say(
-        f"The store: {FIRST_BYTE * 1000:.0f} ms to the first byte, {RATE / 1e6:.0f} MB/s a connection; 3 workers, this machine."
-    )
+    pace = f"{FIRST_BYTE * 1000:.0f} ms to the first byte, {RATE / 1e6:.0f} MB/s a connection"
+    say(f"The store: {pace}; 3 workers, this machine.")
     print(table(demo.rows), flush=True)
 
 
