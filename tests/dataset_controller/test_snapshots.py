@@ -22,15 +22,15 @@ class Listings:
     """A listing that ends when the test says so, with what the test says."""
 
     def __init__(self) -> None:
-        self.ends: dict[tuple[MountAccess, ...], queue.Queue[Listed | Exception]] = {
-            OLD: queue.Queue(),
-            NEW: queue.Queue(),
+        self.ends: dict[str, queue.Queue[Listed | Exception]] = {
+            OLD[0].url: queue.Queue(),
+            NEW[0].url: queue.Queue(),
         }
         self.posted: queue.Queue[Callable[[], None]] = queue.Queue()
         self.outcomes: list[Snapshot | Failure] = []
 
     def __call__(self, mounts: tuple[MountAccess, ...], directory: Path, before: Path | None) -> Listed:
-        outcome = self.ends[mounts].get(timeout=10)
+        outcome = self.ends[mounts[0].url].get(timeout=10)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -46,7 +46,7 @@ class Listings:
 
     def end(self, mounts: tuple[MountAccess, ...], outcome: Listed | Exception) -> None:
         """Let it end, and do on this thread what it posted."""
-        self.ends[mounts].put(outcome)
+        self.ends[mounts[0].url].put(outcome)
         self.posted.get(timeout=10)()
 
 
