@@ -154,6 +154,13 @@ class Worker:
         """A Dataset was deleted: its cells go, but for those that another Dataset uses too."""
         self.tier.drop_label(served.access.uid)
 
+    def sweep(self, uids: set[str]) -> None:
+        """Drop the cells of Datasets that were deleted while this worker was away."""
+        known = uids | self.datasets.uids()
+        for label in self.tier.labels():
+            if label not in known:
+                self.tier.drop_label(label)
+
     def report(self, url: str, pid: int) -> dict[str, Any]:
         """The body of a heartbeat."""
         changed = [self.changed.pop() for _ in range(len(self.changed))]

@@ -243,12 +243,8 @@ def tell(embedded: Embedded, s3: StoreProcess, oss: StoreProcess, buckets: Path,
     embedded.apply(MODEL.format(s3=s3.url, oss=oss.url))
     embedded.forebay("get", "datasets")
     say(f"2. Read MiniLM, {CONNECTIONS} requests in flight: directly, cold, warm")
-    s3_options: dict[str, object] = {
-        "key": "demo-key",
-        "secret": "demo-secret",
-        "client_kwargs": {"endpoint_url": s3.url},
-    }
-    demo.read_dataset("minilm", ("s3", "models/minilm", s3_options))
+    pair: dict[str, object] = {"key": "demo-key", "secret": "demo-secret"}
+    demo.read_dataset("minilm", ("s3", "models/minilm", {**pair, "client_kwargs": {"endpoint_url": s3.url}}))
     say(f"3. Read the {len(wanted['code']):,} small files, likewise")
     demo.read_dataset("code", ("oss", "code/python", {**pair, "endpoint": oss.url}))
     say("4. Kill a worker in the middle of a read")
