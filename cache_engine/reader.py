@@ -26,12 +26,14 @@ from cache_engine.errors import (
     SourceUnavailable,
     WorkerUnavailable,
 )
-from cache_engine.local_cells import LocalCells
+from cache_engine.local_cells import LocalCells, SmallCell
 from cache_engine.manifest import Manifest
 from cache_engine.peers import BadBlock, Peer
 from cache_engine.pieces import piece_size, pieces_of
 from cache_engine.ring import Ring
 from cache_engine.source import Source
+
+SMALL_CELLS = 1 << 17
 
 
 @dataclass(slots=True)
@@ -135,6 +137,8 @@ class Reader:
         self.membership = membership
         self.config = config
         self.stats = ReadStats()
+        self.small_cells: dict[int, SmallCell] = {}
+        """File number -> its cell on this host, of those read by read_many; single assignments, no lock."""
         self._sources = sources
         self._newer = newer
         self._threads: tuple[int, ThreadPoolExecutor] | None = None
@@ -152,6 +156,12 @@ class Reader:
             if self._threads is None or self._threads[0] != os.getpid():
                 self._threads = (os.getpid(), ThreadPoolExecutor(self.config.connections, "forebay-read"))
             return self._threads[1]
+
+    def keep_small(self, index: int, cell: SmallCell) -> None:
+        """Remember how to read a small file's cell; all are forgotten at once at 131,072 (about 40 MB)."""
+        if len(self.small_cells) >= SMALL_CELLS:
+            self.small_cells.clear()
+        self.small_cells[index] = cell
 
     def readinto(self, index: int, view: memoryview, start: int) -> None:
         """Fill `view` with the bytes of object `index` from `start` on; they must exist. Raises CacheEngineError."""

@@ -119,11 +119,7 @@ class DiskTier:
     def labels(self) -> dict[str, dict[str, int]]:
         """Bytes present by label: {"cached": owned here, "near": near copies}."""
         with self.table.lock:
-            return {
-                label: {"cached": self.table.held(label, False), "near": self.table.held(label, True)}
-                for label in self.table.known_labels()
-                if label
-            }
+            return self.table.by_label()
 
     def tidy(self) -> None:
         """Save the vouchers whose cell was labelled or discarded from since; release what lingers. Does I/O."""
