@@ -41,8 +41,9 @@ class ObjectId:
     def cell_name(self) -> str:
         """32 hex digits that name this object version on a disk: the digest of all four fields."""
         source, version = self.source.encode(), self.version.encode("utf-8", "surrogateescape")
-        fields = (source, self.key, version, b"%d" % self.size)
-        framed = b"%d:%b%d:%b%d:%b%d:%b" % tuple(part for field in fields for part in (len(field), field))
+        key, size = self.key, b"%d" % self.size
+        fields = (len(source), source, len(key), key, len(version), version, len(size), size)
+        framed = b"%d:%b%d:%b%d:%b%d:%b" % fields
         return hashlib.blake2b(framed, digest_size=16).hexdigest()
 
 

@@ -102,7 +102,7 @@ class DiskTier:
             cells = list(self.table.labelled(label))
         for cell in cells:
             with self.table.lock:
-                rest = {other: near for other, near in cell.labels.items() if other != label}
+                rest = cell.labels_without(label)
                 if rest:
                     self.table.relabel(cell, rest)
             if not rest:
@@ -113,8 +113,7 @@ class DiskTier:
         with self.table.lock:
             cell = self.table.cells.get(obj.cell_name)
             if cell is not None and label in cell.labels and not cell.leaving:
-                rest = {other: near for other, near in cell.labels.items() if other != label}
-                self.table.relabel(cell, rest or {"": True})
+                self.table.relabel(cell, cell.labels_without(label) or {"": True})
 
     def labels(self) -> dict[str, dict[str, int]]:
         """Bytes present by label: {"cached": owned here, "near": near copies}."""
