@@ -1,8 +1,9 @@
 """Signature Version 4, of S3 (AWS4) and of OSS (aliyun_v4), for requests without a body.
 
 What does not change from one request to the next is kept: the signing key of a day (four HMACs), the text of a
-second, the order of a set of header names, a host. What is left is one SHA-256 and one HMAC: about 12 us, where
-botocore takes 118 and oss2 56. The path and the query are taken as they go over the wire, already encoded.
+second, the order of a set of header names, a host. What is left is one SHA-256 and one HMAC: 8 us, where botocore
+takes 88 and oss2 29 (in a loop; amid a read, with cold caches, 23 instead of 118). The path and the query are
+taken as they go over the wire: every byte but A-Z a-z 0-9 - . _ ~ / encoded, as `bucket.Bucket` does it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One page of ListObjectsV2, of S3 or of OSS: from the XML to the columns of a Page. Pure.
 
-The vendors' parsers build a dict or an object a key after their own schema and take 70 (oss2) to 130 (botocore) us
-for it: two minutes for a million files. ElementTree's parser, in C, and one loop take 4 (docs/notes/listing.md). A page is at
-most a thousand keys, so its tree is small; expat itself refuses entities that explode.
+The vendors' parsers build a dict or an object a key and read its time in Python: 77 us a key (botocore; 20 with
+times left as text), 10 (oss2). ElementTree's parser, in C, and one loop take 6 (docs/notes/listing.md). A page
+holds at most a thousand keys, so its tree is small; expat itself refuses entities that explode.
 """
 
 from __future__ import annotations
