@@ -96,7 +96,7 @@ def oss_v1(
         lines = [method, headers.get("content-md5", ""), headers.get("content-type", ""), added[0][1]]
         lines += [f"{name}:{value}" for name, value in special]
         lines.append(f"/{bucket}/{unquote(path.removeprefix(in_path))}{_sub_resource(query, sub_resources)}")
-        signature = hmac.digest(given.get_access_key_secret().encode(), "\n".join(lines).encode(), "sha1")
+        signature = hmac.new(given.get_access_key_secret().encode(), "\n".join(lines).encode(), "sha1").digest()
         text = f"OSS {given.get_access_key_id()}:{base64.b64encode(signature).decode()}"
         return [*added, ("authorization", text)]
 

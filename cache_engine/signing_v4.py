@@ -1,7 +1,7 @@
 """Signature Version 4, of S3 (AWS4) and of OSS (aliyun_v4), for requests without a body.
 
 What does not change from one request to the next is kept: the signing key of a day (four HMACs), the text of a
-second, the order of a set of header names, a host. What is left is one SHA-256 and one HMAC: 8 us, where botocore
+second, the order of a set of header names, a host. What is left is one SHA-256 and one HMAC: 9 us, where botocore
 takes 88 and oss2 29 (in a loop; amid a read, with cold caches, 23 instead of 118). The path and the query are
 taken as they go over the wire: every byte but A-Z a-z 0-9 - . _ ~ / encoded, as `bucket.Bucket` does it.
 """
@@ -36,7 +36,7 @@ class _Key:
     def __init__(self, prefix: str, scope: str) -> None:
         self._prefix = prefix
         self._scope = scope
-        self._kept = ("", "", b"")
+        self._kept: tuple[str, str, hmac.HMAC | None] = ("", "", None)
 
     def __repr__(self) -> str:
         return f"<_Key {self._kept[0]}/{self._scope}>"
@@ -46,15 +46,18 @@ class _Key:
 
     def signature(self, secret: str, algorithm: str, stamp: str, canonical: str) -> str:
         """Hex. `stamp`: 20130524T000000Z."""
-        day, of, key = self._kept
-        if day != stamp[:8] or of != secret:
+        day, of, keyed = self._kept
+        if keyed is None or day != stamp[:8] or of != secret:
             key = (self._prefix + secret).encode()
             for part in self.scope(stamp[:8]).split("/"):
                 key = hmac.digest(key, part.encode(), "sha256")
-            self._kept = (stamp[:8], secret, key)
+            keyed = hmac.new(key, digestmod="sha256")
+            self._kept = (stamp[:8], secret, keyed)
         digest = sha256(canonical.encode()).hexdigest()
         text = f"{algorithm}\n{stamp}\n{self.scope(stamp[:8])}\n{digest}"
-        return hmac.digest(key, text.encode(), "sha256").hex()
+        signed = keyed.copy()  # hmac.digest() would let go of the GIL: among reading threads that costs more than it
+        signed.update(text.encode())
+        return signed.hexdigest()
 
 
 def s3(credentials: Credentials, region: str, *, clock: Clock = time.time) -> Signer:

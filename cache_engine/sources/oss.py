@@ -105,43 +105,8 @@ class OssSource:
         raise failure  # outside of the except: oss2's error quotes keys, tokens and what was signed
 
     def _make_filesystem(self) -> Any:
-        import oss2
-        from oss2.models import ListObjectsV2Result
-        from ossfs import OSSFileSystem
-
-        auth, region = self._auth(), _region(self._options, self._endpoint)
-        path_style = self._bucket.path_style
-
-        class Listed(oss2.Bucket):  # type: ignore[misc]
-            """oss2's bucket that gives a listing's page as it came."""
-
-            @staticmethod
-            def _parse_result(resp: Any, parse_func: Any, klass: Any) -> Any:
-                if klass is ListObjectsV2Result:
-                    return resp.read()
-                return oss2.Bucket._parse_result(resp, parse_func, klass)
-
-        class Oss(OSSFileSystem):  # type: ignore[misc]
-            """ossfs with what its constructor cannot be told: V4 signatures, region, path style."""
-
-            def connect_as_we_do(self, certificates: str | None) -> None:
-                """requests would replace our signature by what a .netrc says of the host."""
-                self._session.session.trust_env = False
-                self._session.session.verify = certificates or True
-
-            def _get_bucket(self, bucket_name: str, connect_timeout: float | None = None) -> Any:
-                return Listed(
-                    auth or self._auth,
-                    self._endpoint,
-                    bucket_name,
-                    session=self._session,
-                    connect_timeout=connect_timeout,
-                    app_name="forebay",
-                    region=region,
-                    is_path_style=path_style,
-                )
-
-        filesystem = Oss(
+        kind = _filesystem_type(self._auth(), _region(self._options, self._endpoint), self._bucket.path_style)
+        filesystem = kind(
             endpoint=self._endpoint,
             key=None if self._anonymous else self._credentials["accessKeyId"],
             secret=self._credentials.get("secretAccessKey"),
@@ -173,6 +138,44 @@ class OssSource:
         return signing.oss_credentials(
             given["accessKeyId"], given.get("secretAccessKey", ""), given.get("sessionToken")
         )
+
+
+def _filesystem_type(auth: Any, region: str, path_style: bool) -> Any:
+    """ossfs with what its constructor cannot be told, and with listings as they came."""
+    import oss2
+    from oss2.models import ListObjectsV2Result
+    from ossfs import OSSFileSystem
+
+    class Listed(oss2.Bucket):  # type: ignore[misc]
+        """oss2's bucket that gives a listing's page as it came."""
+
+        @staticmethod
+        def _parse_result(resp: Any, parse_func: Any, klass: Any) -> Any:
+            if klass is ListObjectsV2Result:
+                return resp.read()
+            return oss2.Bucket._parse_result(resp, parse_func, klass)
+
+    class Oss(OSSFileSystem):  # type: ignore[misc]
+        """V4 signatures, region, path style."""
+
+        def connect_as_we_do(self, certificates: str | None) -> None:
+            """requests would replace our signature by what a .netrc says of the host."""
+            self._session.session.trust_env = False
+            self._session.session.verify = certificates or True
+
+        def _get_bucket(self, bucket_name: str, connect_timeout: float | None = None) -> Any:
+            return Listed(
+                auth or self._auth,
+                self._endpoint,
+                bucket_name,
+                session=self._session,
+                connect_timeout=connect_timeout,
+                app_name="forebay",
+                region=region,
+                is_path_style=path_style,
+            )
+
+    return Oss
 
 
 def _endpoint(options: Mapping[str, str]) -> str:

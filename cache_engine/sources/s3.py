@@ -31,7 +31,10 @@ _CLIENT_CONNECTIONS = 16
 
 
 class _Asked:
-    """botocore's credentials with their errors in our words; they may be fetched anew while they are asked."""
+    """botocore's credentials with their errors in our words; they may be fetched anew while they are asked.
+
+    A failure to fetch is a passing one: metadata services have bad minutes, and the read is tried again.
+    """
 
     def __init__(self, credentials: signing.Credentials, name: str) -> None:
         self._credentials = credentials
@@ -42,8 +45,9 @@ class _Asked:
 
         try:
             return self._credentials.get_frozen_credentials()
-        except BotoCoreError as error:
-            raise MissingCredential(f"{self._name}: {error}") from error
+        except (BotoCoreError, RuntimeError) as error:  # RuntimeError: what was fetched has expired as well
+            kind = type(error).__name__
+        raise SourceUnavailable(f"{self._name}: its credentials have expired and no new ones could be fetched: {kind}")
 
 
 class S3Source:
@@ -110,7 +114,7 @@ class S3Source:
             raise _no_credentials(what) from error
         except ClientError as error:
             failure = _from_answer(error.response, what)
-        except (BotoCoreError, ResponseParserError) as error:
+        except (BotoCoreError, ResponseParserError, RuntimeError) as error:  # RuntimeError: see _Asked
             raise SourceUnavailable(f"{what}: {type(error).__name__}: {error}") from error
         raise failure  # outside of the except: the vendor's error may quote tokens
 
