@@ -42,9 +42,11 @@ def open_manifest(access: Access, control: Control, directory: Path) -> Manifest
             return manifest
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = directory / f"{ref.digest}.manifest"
-    if not kept.is_file():
-        control.fetch_manifest(ref, kept)
-    return Manifest.open(kept)
+    fetched = not kept.is_file()
+    manifest = Manifest.open(control.fetch_manifest(ref, kept))
+    if fetched:
+        manifest.verify()
+    return manifest
 
 
 def holds(manifest: Manifest, obj: ObjectId) -> bool:
@@ -100,6 +102,10 @@ class Datasets:
         """From memory only; None if it has to be loaded."""
         served = self._served.get(name)
         return served if served and (not digest or digest in served.manifests) else None
+
+    def uids(self) -> set[str]:
+        """Those of all Datasets served now."""
+        return {served.access.uid for served in list(self._served.values())}
 
     def load(self, name: str, digest: str = "") -> ServedDataset:
         """The Dataset, asked of the controller if need be. Raises NotFound, ControllerUnavailable."""

@@ -17,6 +17,7 @@ from cache_engine.access import Member
 from cache_engine.block import BLOCK, blocks_of, spans_of
 from cache_engine.config import WorkerConfig
 from cache_engine.control import Control
+from cache_engine.crossing import wait_for_all
 from cache_engine.datasets import Datasets, ServedDataset, holds
 from cache_engine.errors import CacheEngineError, CorruptBlock, ObjectChanged
 from cache_engine.fill import Filler, NoRoom
@@ -66,9 +67,10 @@ class Worker:
         await self._arrived(futures, origin)
 
     async def _arrived(self, futures: list[Future[None]], origin: OwnerFirst) -> None:
+        await wait_for_all(futures)
         for future in futures:
             try:
-                await asyncio.wrap_future(future)
+                future.result(timeout=0)
             except CacheEngineError as exc:
                 self.note(exc, origin.dataset)
                 raise
@@ -151,6 +153,13 @@ class Worker:
     def gone(self, served: ServedDataset) -> None:
         """A Dataset was deleted: its cells go, but for those that another Dataset uses too."""
         self.tier.drop_label(served.access.uid)
+
+    def sweep(self, uids: set[str]) -> None:
+        """Drop the cells of Datasets that were deleted while this worker was away."""
+        known = uids | self.datasets.uids()
+        for label in self.tier.labels():
+            if label not in known:
+                self.tier.drop_label(label)
 
     def report(self, url: str, pid: int) -> dict[str, Any]:
         """The body of a heartbeat."""

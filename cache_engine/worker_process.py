@@ -76,6 +76,8 @@ async def _beat(worker: Worker, url: str) -> None:
 def _beat_once(worker: Worker, control: Control, url: str) -> float:
     answer = control.heartbeat(worker.id, worker.report(url, os.getpid()))
     worker.datasets.follow(answer["epochs"], worker.superseded, worker.gone)
+    if "uids" in answer:
+        worker.sweep(set(answer["uids"].values()))
     return float(answer.get("interval", HEARTBEAT))
 
 
