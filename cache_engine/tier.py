@@ -116,8 +116,8 @@ class DiskTier:
             cells = list(self.table.labelled(label))
         for cell in cells:
             with self.table.lock:
-                rest = {other: near for other, near in cell.labels.items() if other != label}
-                if rest:
+                rest = {other: near for other, near in cell.labels.items() if other not in (label, "")}
+                if rest:  # nobody's label alone keeps nothing: an old snapshot of that Dataset was read
                     self.table.relabel(cell, rest)
             if not rest:
                 self._drop(cell)
