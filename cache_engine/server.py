@@ -94,7 +94,8 @@ class WorkerServer:
 
     def _origin(self, request: web.Request, target: Target) -> OwnerFirst:
         worker = self._worker
-        return OwnerFirst(target, worker.id, wire.HOP in request.headers, worker.peer, worker.metrics, _request_id.get())
+        hop = wire.HOP in request.headers
+        return OwnerFirst(target, worker.id, hop, worker.peer, worker.metrics, _request_id.get())
 
     async def get_object(self, request: web.Request) -> web.StreamResponse:
         """One range of one object of one snapshot: what readers and workers ask."""
