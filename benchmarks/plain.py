@@ -2,7 +2,7 @@
 
 As a process: `python -m benchmarks.plain serve FILE` sends ranges of one file by sendfile; `relay DIR` fetches a
 range from an origin and passes it on (recv_into -> crc32c -> pwrite -> sendfile). Each prints its port. The
-reading half (`pull`, `pull_http`) runs in the benchmark's own process, a thread a connection.
+reading half (`pull`, `pull_through`) runs in the benchmark's own process, a thread a connection.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import urlsplit
+from pathlib import Path
+from typing import Self
 
 from crc32c import crc32c
 
 MIB = 1 << 20
+_TREE = Path(__file__).resolve().parents[1]
 _ASK = struct.Struct("<QQ")
 
 
@@ -61,69 +64,25 @@ def _together(one: Callable[[int], None], count: int) -> None:
         list(pool.map(one, range(count)))
 
 
-def each_piece(ports: list[int], view: memoryview, connections: int, piece: int, ask: bytes, summed: bool) -> None:
-    """Pieces of an object through relays, `connections` at a time; `ask` names the origin and the object."""
-    pieces = [(n, start) for n, start in enumerate(range(0, len(view), piece))]
-    socks: dict[tuple[int, int], socket.socket] = {}
-    lock = threading.Lock()
-
-    def take(at: tuple[int, int]) -> None:
-        n, start = at
-        part = view[start : start + piece]
-        key = (threading.get_ident(), ports[n % len(ports)])
-        sock = socks.get(key)
-        if sock is None:
-            sock = connect(key[1])
-            with lock:
-                socks[key] = sock
-        sock.sendall(struct.pack("<I", len(ask)) + ask + _ASK.pack(start, len(part)))
-        receive(sock, part, summed)
-
-    with ThreadPoolExecutor(connections) as pool:
-        list(pool.map(take, pieces))
-    for sock in socks.values():
-        sock.close()
-
-
-def direct(url: str, view: memoryview, connections: int, piece: int, headers: Callable[[str, int, int], bytes]) -> None:
-    """The same ranges straight from the origin into `view`: raw sockets, no CRC, nothing of ours."""
-    parts = urlsplit(url)
+def pull_through(ports: list[int], view: memoryview, connections: int, piece: int, ask: bytes) -> None:
+    """Pieces of an object through relays, `connections` at a time; `ask` names the origin, the object and its GET."""
     local = threading.local()
+    opened: list[socket.socket] = []
 
     def take(start: int) -> None:
+        port = ports[start // piece % len(ports)]
+        socks = local.__dict__.setdefault("socks", {})
+        if port not in socks:
+            socks[port] = connect(port)
+            opened.append(socks[port])
         part = view[start : start + piece]
-        if not hasattr(local, "sock"):
-            local.sock = connect(parts.port or 80)
-        fetch(local.sock, headers(url, start, start + len(part)), part)
+        socks[port].sendall(struct.pack("<I", len(ask)) + ask + _ASK.pack(start, len(part)))
+        receive(socks[port], part, False)
 
     with ThreadPoolExecutor(connections) as pool:
         list(pool.map(take, range(0, len(view), piece)))
-
-
-def fetch(
-    sock: socket.socket, head: bytes, part: memoryview, landed: Callable[[memoryview], None] | None = None
-) -> None:
-    """One ranged GET: `head` as it stands, its body into `part`, 1 MiB at a time."""
-    sock.sendall(head)
-    answer = b""
-    while b"\r\n\r\n" not in answer:
-        got = sock.recv(65536)
-        if not got:
-            raise ConnectionError("the origin closed")
-        answer += got
-    answer, _, body = answer.partition(b"\r\n\r\n")
-    if not answer.startswith(b"HTTP/1.1 206"):
-        raise ConnectionError(answer[:80].decode())
-    part[: len(body)] = body
-    filled = len(body)
-    while filled < len(part):
-        stop = min(len(part), (filled // MIB + 1) * MIB)
-        got = sock.recv_into(part[filled:stop], stop - filled, socket.MSG_WAITALL)
-        if not got:
-            raise ConnectionError("the origin closed")
-        filled += got
-        if landed and (filled % MIB == 0 or filled == len(part)):
-            landed(part[(filled - 1) // MIB * MIB : filled])
+    for sock in opened:
+        sock.close()
 
 
 def _serve_file(conn: socket.socket, fd: int) -> None:
@@ -183,6 +142,23 @@ def _pass_on(
         start, length, have = start + len(block), length - len(block), 0
 
 
+class PlainProcess:
+    """`python -m benchmarks.plain WHAT WHERE` as a child; a context manager."""
+
+    def __init__(self, what: str, where: str) -> None:
+        command = [sys.executable, "-m", "benchmarks.plain", what, where]
+        self._child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_TREE)
+        assert self._child.stdout is not None
+        self.port = int(self._child.stdout.readline())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.kill()
+        self._child.communicate()
+
+
 def main() -> None:
     what, where = sys.argv[1:3]
     server = socket.create_server(("127.0.0.1", 0), backlog=128)
@@ -192,7 +168,7 @@ def main() -> None:
         conn, _ = server.accept()
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         target, arg = (_serve_file, fd) if what == "serve" else (_relay, where)
-        threading.Thread(target=target, args=(conn, arg), daemon=True).start()  # type: ignore[arg-type]
+        threading.Thread(target=target, args=(conn, arg), daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ __all__ = [
     "SourceUnavailable",
     "UnsupportedSource",
     "WorkerUnavailable",
-    "datasets",
+    "list_datasets",
     "open",
 ]
 
@@ -52,7 +52,7 @@ def open(name: str, *, api: str | None = None, **options: Any) -> Client:
     return open_dataset(name, os.environ, api=api, **options)
 
 
-def datasets(*, api: str | None = None) -> list[str]:
+def list_datasets(*, api: str | None = None) -> list[str]:
     """The names of the Datasets that the controller knows, sorted. Raises ControllerUnavailable."""
     from cache_engine.opening import dataset_names
 

@@ -7,12 +7,12 @@ No I/O and no lock here; the table's lock guards every change (`cell_table.py`).
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from cache_engine.block import ObjectId, block_count, block_length
+from cache_engine.block import BLOCK, ObjectId, block_count, block_length
 from cache_engine.policy import Key
-from cache_engine.quota import block_cost
-from cache_engine.voucher import Voucher
+from cache_engine.quota import allocated, extents_cost
+from cache_engine.voucher import Voucher, length_of
 
 ABSENT, RESERVED, REWRITING, STALE, LEAVING, UNPROVED, PROVED = range(7)
 """What a block can be. Charged are all but ABSENT.
@@ -106,14 +106,19 @@ class Cell:
             return set(range(blocks.start // self.piece_blocks, -(-blocks.stop // self.piece_blocks)))
         return {block // self.piece_blocks for block in blocks}
 
-    def cost(self, blocks: Iterable[int]) -> int:
-        return sum(block_cost(self.obj.size, block) for block in blocks)
+    def cost(self, blocks: Collection[int]) -> int:
+        """Bytes that these blocks take on the disk."""
+        if self.blocks - 1 not in blocks:
+            return len(blocks) * BLOCK
+        return (len(blocks) - 1) * BLOCK + allocated(self.length(self.blocks - 1))
 
     def charged_in(self, piece: int) -> int:
         """Bytes of the disk that the blocks of one piece take or have reserved."""
-        blocks = self.piece_range(piece)
-        held = len(blocks) - self.state.count(ABSENT, blocks.start, blocks.stop)
-        return held and self.cost(b for b in blocks if self.state[b] != ABSENT)
+        return self.cost([block for block in self.piece_range(piece) if self.state[block] != ABSENT])
+
+    def fixed_cost(self) -> tuple[int, int]:
+        """Bytes of the disk for a full voucher, and for the map of extents."""
+        return allocated(length_of(self.obj, self.labels)), extents_cost(self.obj.size)
 
     def length(self, block: int) -> int:
         return block_length(self.obj.size, block)

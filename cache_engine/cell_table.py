@@ -10,31 +10,16 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from cache_engine.block import ObjectId
 from cache_engine.cell import ABSENT, LEAVING, PROVED, RESERVED, REWRITING, STALE, UNPROVED, Cell
 from cache_engine.policy import Policy
-from cache_engine.quota import Ledger, allocated, extents_cost
-from cache_engine.voucher import Voucher, length_of
+from cache_engine.quota import Ledger
+from cache_engine.tier_stats import Counts
+from cache_engine.voucher import Voucher
 
-
-@dataclass(slots=True)
-class Counts:
-    """What happened since start."""
-
-    evicted: int = 0
-    """Cells or pieces that left to make room."""
-    evicted_bytes: int = 0
-    """Bytes of the disk that they gave back."""
-    refused: int = 0
-    """Reservations without room: the caller read past the cache."""
-    bad_blocks: int = 0
-    """Blocks dropped because their bytes were not what was vouched for."""
-    lost_cells: int = 0
-    """Cells found missing or of a wrong length."""
-    disk_errors: int = 0
-    """Writes, creations and removals that the file system refused."""
+_PROVED = bytes([ABSENT, PROVED]) + bytes(254)
+_UNPROVED = bytes([ABSENT, UNPROVED]) + bytes(254)
 
 
 class CellTable:
@@ -50,6 +35,7 @@ class CellTable:
         self.unsaved: set[str] = set()
         self.counts = Counts()
         self.leaving = 0  # evictions on their way
+        self.closed = False  # the directory may belong to another process: nothing is created or saved any more
         self.near_bytes = 0
         self._held: Counter[tuple[str, bool]] = Counter()
         self._labels: dict[tuple[tuple[str, bool], ...], Mapping[str, bool]] = {}  # one mapping for all its cells
@@ -84,6 +70,8 @@ class CellTable:
 
     def pin(self, cell: Cell, blocks: Iterable[int], pinned: set[int]) -> None:
         """Keep the pieces of these blocks for as long as the lease with that set of `pinned` pieces."""
+        if cell.blocks <= cell.piece_blocks:  # of one piece: the lease itself keeps it
+            return
         for piece in cell.pieces_of(blocks) - pinned:
             cell.pins[piece] = cell.pins.get(piece, 0) + 1
             pinned.add(piece)
@@ -105,6 +93,12 @@ class CellTable:
                 if cell.key(piece) in self.policy:
                     self.policy.add(cell.key(piece), near=cell.near)
         self.changed(cell)
+
+    def charge_to(self, cell: Cell, label: str, near: bool) -> None:
+        """Add a label. A near copy that is leased as owned becomes owned; never the other way round."""
+        was = cell.labels.get(label)
+        if not cell.dropped and (was is None or (was and not near)):
+            self.relabel(cell, {**cell.labels, label: near})
 
     def held(self, label: str, near: bool) -> int:
         return self._held[label, near]
@@ -134,29 +128,36 @@ class CellTable:
 
     def cost_to_reserve(self, cell: Cell, blocks: Iterable[int]) -> int:
         """Bytes to take from the ledger first; the first block of a cell also pays for voucher and extents."""
-        cost = cell.cost(b for b in blocks if cell.state[b] == ABSENT)
-        return cost if cell.charged else cost + sum(self._fixed_cost(cell))
+        cost = cell.cost([block for block in blocks if cell.state[block] == ABSENT])
+        return cost if cell.charged else cost + sum(cell.fixed_cost())
 
     def reserve(self, cell: Cell, blocks: Iterable[int]) -> set[int]:
         """Reserve what is neither present nor reserved (its cost is already taken); returns those blocks."""
-        if not cell.charged:
-            cell.voucher_room, cell.extents = self._fixed_cost(cell)
-            cell.charged = cell.voucher_room + cell.extents
-        taken = {b for b in blocks if cell.state[b] in (ABSENT, STALE)}
-        cell.charged += cell.cost(b for b in taken if cell.state[b] == ABSENT)
-        for block in taken:
-            cell.state[block] = RESERVED if cell.state[block] == ABSENT else REWRITING
-        for piece in cell.pieces_of(taken):
+        self._charge_fixed(cell)
+        fresh = [block for block in blocks if cell.state[block] == ABSENT]
+        stale = [block for block in blocks if cell.state[block] == STALE]
+        cell.charged += cell.cost(fresh)
+        for block in fresh:
+            cell.state[block] = RESERVED
+        for block in stale:
+            cell.state[block] = REWRITING
+        for piece in cell.pieces_of(fresh + stale):
             self.policy.add(cell.key(piece), near=cell.near)
-        return taken
+        return {*fresh, *stale}
+
+    def _charge_fixed(self, cell: Cell) -> None:
+        if not cell.charged:
+            cell.voucher_room, cell.extents = cell.fixed_cost()
+            cell.charged = cell.voucher_room + cell.extents
 
     def cancel(self, cell: Cell, blocks: Iterable[int]) -> None:
         """Take reservations back. What may have bytes on the disk stays charged until its piece leaves."""
         for block in blocks:
             if cell.state[block] == RESERVED:
                 cell.state[block] = ABSENT
-                cell.charged -= cell.cost((block,))
-                self.ledger.give(cell.cost((block,)))
+                cost = cell.cost((block,))
+                cell.charged -= cost
+                self.ledger.give(cost)
             elif cell.state[block] == REWRITING:
                 cell.state[block] = STALE
         if not cell.on_disk and cell.charged == cell.voucher_room + cell.extents:
@@ -200,9 +201,6 @@ class CellTable:
         if cell.on_disk and not cell.dropped:
             self.unsaved.add(cell.name)
 
-    def _fixed_cost(self, cell: Cell) -> tuple[int, int]:
-        return allocated(length_of(cell.obj, cell.labels)), extents_cost(cell.obj.size)
-
     def _uncharge(self, cell: Cell) -> None:
         self.ledger.give(cell.charged)
         cell.charged = cell.voucher_room = cell.extents = 0
@@ -211,19 +209,31 @@ class CellTable:
 
     # Coming and going
 
-    def restore(self, voucher: Voucher, name: str, proved: bool) -> None:
+    def restore(self, voucher: Voucher, name: str, proved: bool) -> Cell:
         """A cell found on the disk at start, counted even where it is beyond the quota."""
-        cell = Cell(voucher.obj, name, self.piece_blocks)
-        self.cells[name] = cell
+        cell = self.cells[name] = Cell(voucher.obj, name, self.piece_blocks)
         cell.on_disk = cell.vouched = True
-        self.relabel(cell, voucher.labels)
+        cell.labels = self._shared(voucher.labels)
+        cell.near = bool(cell.labels) and all(cell.labels.values())
         present = [block for block, flag in enumerate(voucher.present) if flag]
-        self.ledger.restore(self.cost_to_reserve(cell, present))
-        self.reserve(cell, present)
-        for block in present:
-            self.set_present(cell, block, voucher.crcs[block], PROVED if proved else UNPROVED)
-        cell.saved = cell.changes
-        self.unsaved.discard(name)
+        self._charge_fixed(cell)
+        cell.charged += cell.cost(present)
+        self.ledger.restore(cell.charged)
+        for piece in {0} if voucher.complete else cell.pieces_of(present):
+            self.policy.add((name, piece), near=cell.near)
+        cell.crcs = voucher.crcs
+        cell.state = bytearray(voucher.present.translate(_PROVED if proved else _UNPROVED))
+        cell.present = len(present)
+        cell.proved = cell.present if proved else 0
+        cell.present_bytes = sum(map(cell.length, present))
+        self._count_held(cell, cell.present_bytes)
+        return cell
+
+    def charge_excess(self, cell: Cell, excess: int) -> None:
+        """The file system counts more for the cell than its blocks and extents should take."""
+        self.ledger.restore(excess)
+        cell.extents += excess
+        cell.charged += excess
 
     def forget(self, cell: Cell) -> None:
         """Take the cell out of the table. Its bytes stay charged to it: `release` gives them back."""

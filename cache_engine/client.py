@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from cache_engine.access import Access
 from cache_engine.config import ReaderConfig
 from cache_engine.control import Control
 from cache_engine.datasets import open_manifest, open_mounts
-from cache_engine.errors import CacheEngineError, ControllerUnavailable, InvalidValue, NotFound, WorkerUnavailable
+from cache_engine.errors import CacheEngineError, ControllerUnavailable, InvalidValue, NotFound
+from cache_engine.fresh_bytes import fresh_bytes
 from cache_engine.manifest import Manifest
 from cache_engine.names import parse, show
 from cache_engine.read_many import ManyRead
@@ -54,7 +56,7 @@ class Client:
         self._renewed = 0.0
         self._sources: list[Source] | None = None
         self.access = control.access(dataset)
-        self._reader = Reader(self._open_manifest(), Membership(self.access, config), config, self._source)
+        self._reader = self._read_through(self._open_manifest(), self.access)
 
     def __repr__(self) -> str:
         return f"<Client {self.dataset} {self._reader!r}>"
@@ -81,6 +83,9 @@ class Client:
         with tempfile.TemporaryDirectory(prefix="forebay-") as scratch:
             return open_manifest(self.access, self.control, Path(scratch))
 
+    def _read_through(self, manifest: Manifest, access: Access) -> Reader:
+        return Reader(manifest, Membership(access, self.config), self.config, self._source, self._newer)
+
     def _source(self, mount: int) -> Source:
         with self._lock:
             if self._sources is None:
@@ -93,11 +98,13 @@ class Client:
 
     def ls(self, path: str | bytes = "", detail: bool = False) -> list[str] | list[FileEntry]:
         """Names directly under a directory, sorted; with `detail`, entries with whole paths. Raises NotFound."""
-        key = _key(path)
+        key = _place(path)
         found = self.manifest.list(key)
         if not detail:
-            return sorted(show(name) for name in (*found.dirs, *found.files))
-        prefix = key.rstrip(b"/") + b"/" if key.strip(b"/") else b""
+            return sorted(
+                show(name) if name else show(key + b"/").rpartition("/")[2] for name in (*found.dirs, *found.files)
+            )
+        prefix = key + b"/" if key else b""
         entries = [FileEntry(show(prefix + name), 0, "directory") for name in found.dirs]
         entries += [self._entry(prefix + name, index) for name, index in zip(found.files, found.indices, strict=True)]
         return sorted(entries, key=lambda entry: entry.path)
@@ -108,9 +115,9 @@ class Client:
 
     def info(self, path: str | bytes) -> FileEntry:
         """One file or directory. Raises NotFound."""
-        key = _key(path)
-        if self.manifest.is_dir(key.rstrip(b"/")):
-            return FileEntry(show(key.rstrip(b"/")), 0, "directory")
+        key = _place(path)
+        if self.manifest.is_dir(key):
+            return FileEntry(show(key), 0, "directory")
         return self._entry(key, self.manifest.find(key))
 
     def read(self, path: str | bytes, offset: int = 0, length: int | None = None) -> bytes:
@@ -122,9 +129,9 @@ class Client:
         stop = size if length is None else min(size, offset + length)
         if stop <= offset:
             return b""
-        body = bytearray(stop - offset)
-        self._read(index, memoryview(body), offset, path)
-        return bytes(body)
+        body, view = fresh_bytes(stop - offset)
+        self._read(index, view, offset, path)
+        return body
 
     def readinto(self, path: str | bytes, buffer: bytearray | memoryview, offset: int = 0) -> int:
         """Fill `buffer` from `offset` on; returns how many bytes, fewer only at the end of the file."""
@@ -138,22 +145,15 @@ class Client:
         return count
 
     def _read(self, index: int, view: memoryview, offset: int, path: str | bytes) -> None:
-        before = self._reader.stats.failed_over
         try:
             self._reader.readinto(index, view, offset)
         except CacheEngineError as exc:
             exc.add_note(f"while reading {show(_key(path))} of Dataset {self.dataset}")
             raise
-        finally:
-            if self._reader.stats.failed_over != before:
-                self._renew_membership()
 
     def read_many(self, paths: Sequence[str | bytes]) -> list[bytes]:
         """Whole files, many at once, in the order asked: the fast way for small ones. Raises the first error."""
-        before = self._reader.stats.failed_over
         results = ManyRead(self._reader, self._indices(paths)).run()
-        if self._reader.stats.failed_over != before:
-            self._renew_membership()
         for path, result in zip(paths, results, strict=True):
             if isinstance(result, CacheEngineError):
                 result.add_note(f"while reading {show(_key(path))} of Dataset {self.dataset}")
@@ -199,21 +199,21 @@ class Client:
                 self._sources = None
             self.access = access
         manifest = self._open_manifest() if changed else self._reader.manifest
-        fresh = Reader(manifest, Membership(access, self.config), self.config, self._source)
+        fresh = self._read_through(manifest, access)
         fresh.stats = self._reader.stats
         self._reader = fresh
         return changed
 
-    def _renew_membership(self) -> None:
-        """A worker failed: look whether the membership is newer, at most once a second; never an error."""
+    def _newer(self, known: Membership) -> Membership:
+        """A worker failed: the newest membership, looked for at most once a second; never an error."""
         now = time.monotonic()
-        if now - self._renewed < RENEW:
-            return
-        self._renewed = now
-        with contextlib.suppress(ControllerUnavailable, NotFound, WorkerUnavailable):
-            access = self.control.access(self.dataset)
-            if access.epoch != self.access.epoch and access.uid == self.access.uid:
-                self._reader.membership = Membership(access, self.config)
+        if now - self._renewed >= RENEW:
+            self._renewed = now
+            with contextlib.suppress(ControllerUnavailable, NotFound):
+                access = self.control.access(self.dataset)
+                if access.epoch != known.access.epoch and access.uid == known.access.uid:
+                    return Membership(access, self.config)
+        return known
 
     def close(self) -> None:
         """Drop connections, threads and the manifest's map."""
@@ -221,10 +221,18 @@ class Client:
 
 
 def _key(path: str | bytes) -> bytes:
-    """A shown path, or exact bytes, as the manifest has it; a leading slash means the root of the Dataset."""
-    if isinstance(path, bytes):
-        return path
-    return parse(path).removeprefix(b"/") if path.startswith("/") else parse(path)
+    """A shown path, or exact bytes, as the manifest has it. Raises InvalidValue for what no path is shown as."""
+    return path if isinstance(path, bytes) else parse(path)
+
+
+def _shown_name(directory: bytes, name: bytes) -> str:
+    """The last part of the shown path: a name alone may show otherwise than inside its directory (`//`)."""
+    return show(directory + b"/" + name if directory else name).rpartition("/")[2]
+
+
+def _place(path: str | bytes) -> bytes:
+    """A place in the tree: a slash that somebody wrote behind a directory means nothing, an escaped one does."""
+    return _key(path.rstrip("/") if isinstance(path, str) else path)
 
 
 def _reopen(dataset: str, url: str, config: ReaderConfig) -> Client:

@@ -120,6 +120,8 @@ class Control:
             with os.fdopen(descriptor, "wb") as file, self._request("GET", path) as response:
                 while piece := response.read(COPY):
                     file.write(piece)
+                if response.length:  # read(n) takes the end of the connection for the end of the body
+                    raise http.client.IncompleteRead(b"", response.length)
             os.replace(partial, target)
         except BaseException:
             os.unlink(partial)
@@ -129,16 +131,24 @@ class Control:
 def error_of(status: int, content: bytes, what: str) -> CacheEngineError:
     """The error that an answer of the controller stands for: its body names the class, else the status decides."""
     try:
-        body = json.loads(content)
+        body: Any = json.loads(content)
         name, message = str(body["error"]), str(body["message"])
     except (ValueError, KeyError, TypeError):
         name, message = "", f"the controller answers {status} to {what}"
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, CacheEngineError):
-        return kind(message)
+        error = kind(message)
+        error.exit_code = _exit_code(body, kind.exit_code)
+        return error
     if status == 404:
         return NotFound(message)
     return InvalidValue(message) if status < 500 else ControllerUnavailable(message)
+
+
+def _exit_code(body: Mapping[str, Any], otherwise: int) -> int:
+    """Errors of single modules come as the nearest class of the family, with an exit code of their own."""
+    code = body.get("exitCode")
+    return code if isinstance(code, int) else otherwise
 
 
 def _port(url: str) -> int | None:

@@ -64,8 +64,9 @@ def plan_copy(client: OpenDataset, path: str, target: str, into: bool) -> CopyPl
         plan.copies.append(Copy(key, manifest.size(manifest.find(key)), place))
         return plan
     plan = CopyPlan(place)
+    above = len(names.show(key))
     for directory, found in walk(manifest, key):
-        here = os.path.join(place, names.show(directory[len(key) :].removeprefix(b"/") if key else directory))
+        here = os.path.join(place, names.show(directory)[above:].removeprefix("/"))
         plan.directories.append(here)
         for entry, index in zip(found.files, found.indices, strict=True):
             copy = Copy(join(directory, entry), manifest.size(index), os.path.join(here, names.show(entry)))

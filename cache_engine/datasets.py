@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,6 +62,7 @@ def _fetched(ref: SnapshotRef, control: Control, directory: Path) -> Manifest:
         raise ControllerUnavailable(
             f"{control.url} gave manifest {manifest.digest[:12]} where {ref.digest[:12]} was asked; try again"
         )
+    manifest.verify()
     return manifest
 
 
@@ -138,6 +139,10 @@ class Datasets:
         served = self._served.get(name)
         return served if served and (not digest or digest in served.manifests) else None
 
+    def uids(self) -> set[str]:
+        """Those of all Datasets served now."""
+        return {served.access.uid for served in list(self._served.values())}
+
     def load(self, name: str, digest: str = "") -> ServedDataset:
         """The Dataset, asked of the controller if need be. Raises NotFound, ControllerUnavailable."""
         with self._turn(name):
@@ -174,14 +179,17 @@ class Datasets:
         except OSError as exc:
             raise WorkerUnavailable(f"this worker cannot keep the manifest of {access.dataset}: {exc}") from exc
 
-    def follow(self, epochs: Mapping[str, int]) -> None:
-        """Renew what a heartbeat showed to be newer; forget what is no longer a Dataset."""
+    def follow(self, epochs: Mapping[str, int]) -> list[ServedDataset]:
+        """Renew what a heartbeat showed to be newer; forget, and return, what is no longer a Dataset."""
+        gone = []
         for name, served in list(self._served.items()):
             if name not in epochs:
                 with self._lock:
                     self._served.pop(name, None)
+                gone.append(served)
             elif epochs[name] > served.access.epoch:
                 self._follow_one(name, epochs[name])
+        return gone
 
     def _follow_one(self, name: str, epoch: int) -> None:
         """What cannot be renewed goes on being served as it was known, and is tried again at the next heartbeat."""
@@ -193,11 +201,3 @@ class Datasets:
                 self._renew(name)
             except CacheEngineError as exc:
                 _log.warning("Dataset %s stays at epoch %d: %s", name, served.access.epoch, exc)
-
-    def uids(self, names: Iterable[str]) -> set[str] | None:
-        """The uids of these Datasets, asked for where not known; None where that cannot be told now."""
-        try:
-            return {(self.known(name) or self.load(name)).access.uid for name in names}
-        except CacheEngineError as exc:
-            _log.warning("cannot tell whose cells these are: %s", exc)
-            return None

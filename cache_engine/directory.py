@@ -49,6 +49,8 @@ class Found:
 
     name: str
     voucher: Voucher
+    allocated: int
+    """Bytes of the disk that the cell takes, as the file system counts them."""
     used_ns: int
     """Last use as far as the file system knows, nanoseconds since the epoch."""
 
@@ -148,17 +150,25 @@ def _scan_shard(shard: str) -> Iterator[Found]:
             yield found
         wrong = suffixes if found is None else suffixes & {TEMPORARY}
         for suffix in sorted(wrong, reverse=True):  # voucher before cell
-            os.unlink(path + suffix)
+            _discard(path + suffix)
+
+
+def _discard(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:  # where it cannot be removed nothing can be cached either: the first write will say so
+        pass
 
 
 def _found(path: str, name: str) -> Found | None:
-    voucher = decode(read_file(path + VOUCHER) or b"", name)
-    if voucher is None or 1 not in voucher.present:
+    try:
+        voucher = decode(read_file(path + VOUCHER) or b"", name)
+        stat = os.stat(path, follow_symlinks=False)
+    except OSError:
         return None
-    stat = os.stat(path, follow_symlinks=False)
-    if stat.st_size != voucher.obj.size:
+    if voucher is None or 1 not in voucher.present or stat.st_size != voucher.obj.size:
         return None
-    return Found(name, voucher, max(stat.st_atime_ns, stat.st_mtime_ns))
+    return Found(name, voucher, stat.st_blocks * 512, max(stat.st_atime_ns, stat.st_mtime_ns))
 
 
 def _holder(fd: int) -> str:

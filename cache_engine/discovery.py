@@ -32,7 +32,7 @@ def find_control(environ: Mapping[str, str]) -> Control:
     path = state_directory(environ) / CONTROLLER_FILE
     try:
         document = json.loads(path.read_text())
-        return Control(document["url"], origin=f"named by {path}")
+        return Control(str(document["url"]), origin=f"named by {path}")
     except FileNotFoundError as error:
         message = f"no controller runs on {path.parent}; start one with `forebay up`, or set FOREBAY_API"
         raise ControllerUnavailable(message) from error

@@ -85,3 +85,9 @@ class CorruptBlock(CacheEngineError):
 
     retryable = True
     exit_code = 10
+
+
+class ReadOnlyDataset(CacheEngineError, OSError):
+    """Somebody tried to change a Dataset. `errno` is EROFS."""
+
+    exit_code = 12

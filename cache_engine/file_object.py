@@ -17,7 +17,7 @@ from cache_engine.block import BLOCK
 from cache_engine.errors import CacheEngineError, InvalidValue, ObjectChanged
 from cache_engine.readahead import Readahead, SequentialWindow
 from cache_engine.reading import OpenDataset, Path
-from cache_engine.window import Ahead, Piece
+from cache_engine.window import Ahead, Piece, buffer_of
 
 BUFFER = 64 << 10
 """Bytes that a random read fetches at the least (the buffer of the buffered file)."""
@@ -30,7 +30,7 @@ class DatasetFile(io.RawIOBase):
 
     Not for several threads at once (the buffered one is: it has a lock). A forked child may go on reading where
     its parent was; a window that was under way belongs to the parent and is fetched again.
-    Mutable: `_position`, `_held`, `_ahead`, `_stray`, `_reached`.
+    Mutable: `_position`, `_held`, `_ahead`, `_stray`, `_spare`, `_reached`.
     """
 
     def __init__(
@@ -57,6 +57,8 @@ class DatasetFile(io.RawIOBase):
         self._ahead: Ahead | None = None
         self._stray: Ahead | None = None
         """A window that nobody wants any more; while it is under way no other is begun: two threads a file at most."""
+        self._spare: memoryview | None = None
+        """The buffer of the window that was consumed last, for the next one."""
         self._reached = -1
         """Where the last fetch on demand ended."""
 
@@ -106,14 +108,20 @@ class DatasetFile(io.RawIOBase):
     def readall(self) -> bytes:
         """All bytes from here on, in one request, which the reader splits over its connections."""
         self._check_open()
-        body = bytearray(max(0, self.size - self._position))
-        if body:
-            self._fetch(memoryview(body), self._position)
-            self._position = self.size
-        return bytes(body)
+        left = self.size - self._position
+        if left <= 0:
+            return b""
+        # bytes that can be filled in place: a bytearray made into bytes is written twice, 1/3 of the speed
+        body = io.BytesIO()
+        body.seek(left - 1)
+        body.write(b"\0")
+        with body.getbuffer() as view:
+            self._fetch(view, self._position)
+        self._position = self.size
+        return body.getvalue()
 
     def close(self) -> None:
-        self._held = self._ahead = self._stray = self._keep = None
+        self._held = self._ahead = self._stray = self._spare = self._keep = None
         super().close()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -125,10 +133,12 @@ class DatasetFile(io.RawIOBase):
         if self._held is None or self._position not in self._held:
             if self._ahead is None or self._position not in self._ahead:
                 return 0
-            self._held = self._ahead.take()
-            self._ahead = None
+            spent, ahead = self._held, self._ahead
+            self._held, self._ahead = ahead.take(), None
             if self._held is None:
                 return 0
+            self._readahead.landed(ahead.stop - ahead.start, ahead.seconds)
+            self._spare = spent.view if spent else None
             self._look_ahead(self._held.stop)
         count = self._held.copy(self._position, view)
         if self._ahead is None and self._position + count >= self._held.middle:
@@ -154,7 +164,7 @@ class DatasetFile(io.RawIOBase):
         return need
 
     def _piece(self, start: int, stop: int) -> Piece:
-        view = memoryview(bytearray(stop - start))
+        view = buffer_of(stop - start)
         self._fetch(view, start)
         return Piece(start, stop, view)
 
@@ -170,7 +180,8 @@ class DatasetFile(io.RawIOBase):
         stop = stop if stop > start else start + self._readahead.next(start, 0)
         stop = min(self.size, stop)
         if start < stop and not (self._stray and self._stray.under_way):
-            self._ahead = Ahead(self._reader, self._index, start, stop)
+            self._ahead = Ahead(self._reader, self._index, start, stop, self._spare)
+            self._spare = None
 
     def _check_open(self) -> None:
         if self.closed:

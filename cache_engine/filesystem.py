@@ -20,7 +20,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.utils import isfilelike
 
 import cache_engine
-from cache_engine.errors import CacheEngineError, NotFound
+from cache_engine.errors import CacheEngineError, InvalidValue, NotFound
 from cache_engine.export import export_file
 from cache_engine.file_object import BufferedDatasetFile, DatasetFile, open_file
 from cache_engine.read_only import ReadOnly, refused
@@ -78,7 +78,7 @@ class ForebayFileSystem(ReadOnly, AbstractFileSystem):  # type: ignore[misc]  # 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         name, inner = self._split(path)
         if not name:
-            entries = [_directory(dataset) for dataset in cache_engine.datasets(api=self.api)]
+            entries = [_directory(dataset) for dataset in cache_engine.list_datasets(api=self.api)]
         else:
             entries = self._list(name, inner)
         return entries if detail else [entry["name"] for entry in entries]
@@ -190,9 +190,16 @@ class ForebayFileSystem(ReadOnly, AbstractFileSystem):  # type: ignore[misc]  # 
         return [_described(name, entry) for entry in cast("Sequence[FileEntry]", client.ls(inner, detail=True))]
 
     def _kind(self, path: str) -> str | None:
+        name, inner = self._split(path)
         try:
-            return cast(str, self.info(path)["type"])
+            client = self.client(name) if name else None
         except NotFound:
+            return None
+        if client is None or not inner:
+            return "directory"
+        try:
+            return client.info(inner).kind
+        except (NotFound, InvalidValue):  # InvalidValue: no file ever has such a path
             return None
 
     def _cat_many(self, paths: list[str], on_error: str) -> Iterable[tuple[str, bytes | Exception]]:

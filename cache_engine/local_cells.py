@@ -149,8 +149,17 @@ class LocalCells:
     def read(self, small: SmallCell) -> bytes | None:
         """The object's bytes, proved by its CRC; None where it is not cached any more. Raises BadBlock."""
         path, size, crc = small
-        body = _read_once(path, size)
-        return body if body is None or crc32c(body) == crc else _read_again(small)
+        try:
+            fd = os.open(path, _READ)
+        except OSError:
+            return None
+        try:
+            body = os.read(fd, size)
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+        return body if crc32c(body) == crc else _read_again(small)
 
     def read_small(self, obj: ObjectId) -> bytes | None:
         """A whole object of at most one block; None where it is not cached. Raises BadBlock."""
@@ -200,22 +209,12 @@ def _read_again(small: SmallCell) -> bytes | None:
     """The first read did not give the object: the cell left and is perhaps being filled again, or it is damaged."""
     if _vouched_small(small.path, small.size) is None:
         return None
-    body = _read_once(small.path, small.size)
+    try:
+        body = read_file(small.path)
+    except OSError:
+        return None
     if body is None or len(body) != small.size:
         return None
     if crc32c(body) != small.crc:
         raise BadBlock(small.path[-32:], 0)
     return body
-
-
-def _read_once(path: str, size: int) -> bytes | None:
-    try:
-        fd = os.open(path, _READ)
-    except OSError:
-        return None
-    try:
-        return os.read(fd, size)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)

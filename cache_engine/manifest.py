@@ -22,11 +22,10 @@ from typing import Literal, cast
 from cache_engine.block import ObjectId
 from cache_engine.errors import NotFound
 from cache_engine.manifest_file import COLUMNS, CONTENT, TREE, Header, bad, digest_of, mount_prefix, open_file
-from cache_engine.manifest_rows import SEGMENT, Columns, unpack_version, unpack_versions
+from cache_engine.manifest_rows import SEGMENT, Columns, cut_versions, unpack_version
 from cache_engine.names import show
 
 Names = list[bytes]
-Texts = list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +158,15 @@ class Manifest:
         """The paths of the files start..stop; much faster than one by one."""
         return self._names(range(start, stop), 0)
 
-    def columns_between(self, start: int, stop: int) -> Columns:
-        """All that is known of the files start..stop, in lists."""
-        versions: Texts = []
+    def columns_between(self, start: int, stop: int, *, raw: bool = False) -> Columns:
+        """All that is known of the files start..stop, in lists; `raw`: versions may stay packed (Columns.packed)."""
+        whole = Columns.empty()
         for segment in range(start // SEGMENT, -(-stop // SEGMENT)):
             first = segment * SEGMENT
-            column, packed, count = self._segment(segment)
-            versions += unpack_versions(column, packed, count, max(0, start - first), min(count, stop - first))
-        sizes, mtimes, mounts = (numbers[start:stop].tolist() for numbers in (self._sizes, self._mtimes, self._mounts))
-        return Columns(self.paths_between(start, stop), sizes, mtimes, mounts, versions)
+            whole.extend(self._columns_of(segment, max(start, first), min(stop, first + SEGMENT)))
+        if not raw:
+            whole.unpack()
+        return whole
 
     def verify(self) -> None:
         """Read everything and compare it with the digest. Raises InvalidValue where it differs."""
@@ -184,6 +183,19 @@ class Manifest:
         """The column of versions of one segment, whether it is packed, and of how many files it is."""
         column = self._versions[self._starts[segment] : self._starts[segment + 1]]
         return column, bool(self._packed[segment]), min(SEGMENT, self.files - segment * SEGMENT)
+
+    def _columns_of(self, segment: int, start: int, stop: int) -> Columns:
+        """The files start..stop, all of one segment."""
+        column, packed, count = self._segment(segment)
+        first = segment * SEGMENT
+        return Columns(
+            paths=self.paths_between(start, stop),
+            sizes=self._sizes[start:stop].tolist(),
+            mtimes=self._mtimes[start:stop].tolist(),
+            mounts=self._mounts[start:stop].tolist(),
+            versions=cut_versions(column, packed, count, start - first, stop - first),
+            packed=packed,
+        )
 
     def _directory(self, path: bytes) -> int | None:
         """The number of a directory: the one of the first file under it whose path is of the right length.

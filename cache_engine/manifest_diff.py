@@ -8,10 +8,10 @@ the same paths, the common case, are compared column by column.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from operator import ne
+from operator import ne, not_
 
 from cache_engine.manifest import Manifest
 
@@ -60,36 +60,40 @@ def _next_cut(old: Manifest, start: int, new: Manifest, begin: int) -> tuple[int
 
 
 class _Stretch:
-    """Some neighbouring files of one manifest, column by column; the columns but the paths are their identity."""
+    """Some neighbouring files of one manifest in columns; all but the paths are the identity of a file's bytes."""
 
     def __init__(self, manifest: Manifest, files: range, ids: Mapping[tuple[str, str], int]) -> None:
-        columns = manifest.columns_between(files.start, files.stop)
+        self.columns = manifest.columns_between(files.start, files.stop, raw=True)
+        self.files: Sequence[int] = files
         mounts = [ids[mount] for mount in _mounts(manifest)]
-        self.files, self.paths = files, columns.paths
-        self._columns = columns.versions, columns.sizes, list(map(mounts.__getitem__, columns.mounts))
+        self.columns.mounts = list(map(mounts.__getitem__, self.columns.mounts))
 
-    def same(self, other: _Stretch) -> bool:
-        """Whether files of the same paths have the same bytes throughout."""
-        return self._columns == other._columns
+    def part(self, other: _Stretch) -> list[int]:
+        """Keep only the files whose path the other has too; returns the rest."""
+        there = set(other.columns.paths)
+        shared = list(map(there.__contains__, self.columns.paths))
+        gone = list(compress(self.files, map(not_, shared)))
+        if gone:
+            self.files = list(compress(self.files, shared))
+            self.columns = self.columns.chosen(shared)
+        return gone
 
-    def identities(self) -> Iterator[tuple[str, int, int]]:
-        return zip(*self._columns, strict=True)
+    def identity(self) -> tuple[list[str] | list[bytes], list[int], list[int]]:
+        return self.columns.versions, self.columns.sizes, self.columns.mounts
 
 
 def _compare(old: _Stretch, new: _Stretch, found: Difference) -> None:
     """Two stretches that hold the same range of paths."""
-    if old.paths == new.paths:
-        if not old.same(new):
-            found.changed.extend(compress(new.files, map(ne, old.identities(), new.identities())))
-        return
-    left = dict(zip(old.paths, zip(old.files, old.identities(), strict=True), strict=True))
-    for path, number, identity in zip(new.paths, new.files, new.identities(), strict=True):
-        before = left.pop(path, None)
-        if before is None:
-            found.added.append(number)
-        elif before[1] != identity:
-            found.changed.append(number)
-    found.gone.extend(number for number, _ in left.values())
+    if old.columns.paths != new.columns.paths:
+        gone, added = old.part(new), new.part(old)
+        found.gone.extend(gone)
+        found.added.extend(added)
+    if old.columns.packed != new.columns.packed:
+        old.columns.unpack()
+        new.columns.unpack()
+    before, after = old.identity(), new.identity()
+    if before != after:
+        found.changed.extend(compress(new.files, map(ne, zip(*before, strict=True), zip(*after, strict=True))))
 
 
 def _mounts(manifest: Manifest) -> list[tuple[str, str]]:

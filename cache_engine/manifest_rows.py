@@ -12,7 +12,7 @@ import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, compress, islice, pairwise
 from operator import itemgetter, lt
 from typing import Any
 
@@ -52,17 +52,12 @@ class Rows:
 
     def columns(self, start: int, stop: int, ends: Sequence[int]) -> Columns:
         """The rows start..stop as Python lists again, versions raw if they are packed; `ends` of this object."""
-        versions: list[str] | list[bytes]
-        if self.packed:
-            versions = cut(self.versions, range(16 * start, 16 * stop + 1, 16))
-        else:
-            versions = unpack_versions(self.versions, False, len(self), start, stop)
         return Columns(
             paths=cut(self.paths, ends[start : stop + 1]),
             sizes=self.sizes[start:stop].tolist(),
             mtimes=self.mtimes[start:stop].tolist(),
             mounts=self.mounts[start:stop].tolist(),
-            versions=versions,
+            versions=cut_versions(self.versions, self.packed, len(self), start, stop),
             packed=self.packed,
         )
 
@@ -104,13 +99,22 @@ class Columns:
         """Append the other's rows."""
         if not self:
             self.packed = other.packed
-        if self.packed and not other.packed:
-            self.versions, self.packed = _texts(self.versions), False
+        if not other.packed:
+            self.unpack()
         self.paths += other.paths
         self.sizes += other.sizes
         self.mtimes += other.mtimes
         self.mounts += other.mounts
         self.versions += other.versions if self.packed == other.packed else _texts(other.versions)
+
+    def chosen(self, rows: Sequence[bool]) -> Columns:
+        """Only the rows for which a true value stands in `rows`."""
+        return self._each(lambda column: list(compress(column, rows)))
+
+    def unpack(self) -> None:
+        """Versions as texts from here on."""
+        if self.packed:
+            self.versions, self.packed = _texts(self.versions), False
 
     def ascending(self) -> bool:
         """Whether the rows are in path order and no path is there twice."""
@@ -163,11 +167,10 @@ def pack_versions(versions: Sequence[str]) -> tuple[bytes, bool]:
     return array("I", accumulate(map(len, pieces))).tobytes() + text, False
 
 
-def unpack_versions(column: bytes | memoryview, packed: bool, count: int, start: int, stop: int) -> list[str]:
-    """The versions start..stop of a column of `count`, made by pack_versions."""
+def cut_versions(column: bytes | memoryview, packed: bool, count: int, start: int, stop: int) -> list[Any]:
+    """The versions start..stop of a column of `count`: 16 raw bytes each if it is packed, else texts."""
     if packed:
-        digits = column[16 * start : 16 * stop].hex()
-        return [f'etag:"{digits[at : at + 32]}"' for at in range(0, 32 * (stop - start), 32)]
+        return cut(bytes(column[16 * start : 16 * stop]), range(0, 16 * (stop - start) + 1, 16))
     ends = array("I", [0])
     ends.frombytes(column[: 4 * count])
     ends = ends[start : stop + 1]

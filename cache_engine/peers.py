@@ -16,6 +16,7 @@ from cache_engine import wire
 from cache_engine.access import Member
 from cache_engine.block import BLOCK
 from cache_engine.errors import CacheEngineError, CorruptBlock, WorkerUnavailable
+from cache_engine.fresh_bytes import fresh_bytes
 from cache_engine.http1 import Pool, Response, Timeouts, TransportError
 
 _SMALL = 16 << 10
@@ -95,31 +96,28 @@ class Peer:
         return PeerStream(self.member.id, response, start // BLOCK, stop - start)
 
     def batch(
-        self, base: str, indices: Sequence[int], buffer: memoryview, flags: Sequence[str] = ()
-    ) -> Iterator[tuple[int, bytes | CacheEngineError]]:
-        """(index, whole file) in the order asked, each checked; or (index, its error).
-
-        `buffer` is scratch space: a file larger than it gets a buffer of its own.
-        """
+        self, base: str, indices: Sequence[int], flags: Sequence[str] = ()
+    ) -> Iterator[tuple[bytes, str] | CacheEngineError]:
+        """For each index in order: (the whole file, checked; where the worker had it), or its error."""
         response = self.request("POST", f"{base}/batch", [(flag, "1") for flag in flags], wire.pack_indices(indices))
         try:
             table = bytearray(wire.rows_length(len(indices)))
             _fill(response, memoryview(table), self.member.id)
             for index, row in zip(indices, wire.unpack_rows(table), strict=True):
-                view = buffer[: row.size] if row.size <= len(buffer) else memoryview(bytearray(row.size))
+                body, view = fresh_bytes(row.size)
                 _fill(response, view, self.member.id)
-                yield index, self._file(index, row, view)
+                if row.code in wire.BATCH_ORIGINS:
+                    wrong = crc32c(body) != row.crc
+                    yield self._bad(index) if wrong else (body, wire.BATCH_ORIGINS[row.code])
+                else:
+                    yield wire.error_named("", row.code, body.decode("utf-8", "replace"))
         except TransportError as exc:
             raise WorkerUnavailable(f"worker {self.member.id} broke off a batch: {exc}") from exc
         finally:
             response.close()
 
-    def _file(self, index: int, row: wire.BatchRow, view: memoryview) -> bytes | CacheEngineError:
-        if row.code:
-            return wire.error_named("", row.code, bytes(view).decode("utf-8", "replace"))
-        if crc32c(view) != row.crc:
-            return BadBlock(f"file {index} came from worker {self.member.id} with a wrong CRC", 0)
-        return bytes(view)
+    def _bad(self, index: int) -> BadBlock:
+        return BadBlock(f"file {index} came from worker {self.member.id} with a wrong CRC", 0)
 
     def call(self, method: str, target: str, body: Any = None) -> Any:
         """A small JSON question: fill, bad block, stats."""

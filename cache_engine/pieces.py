@@ -11,6 +11,9 @@ from collections.abc import Iterator, Sequence
 from cache_engine import wire
 from cache_engine.block import BLOCK, SPAN, spans_of
 
+LEAST = 4 * BLOCK
+"""Bytes of a request at the least where a read is shared by several connections."""
+
 
 def pieces_of(start: int, stop: int, size: int, most: int) -> list[tuple[int, int]]:
     """[start, stop) of an object of `size` bytes as requests in order, each of at most `most` bytes (whole blocks)."""
@@ -27,8 +30,14 @@ def pieces_of(start: int, stop: int, size: int, most: int) -> list[tuple[int, in
 
 
 def piece_size(length: int, connections: int, piece: int) -> int:
-    """Bytes of one request: whole spans where one connection reads, `piece` where several share the work."""
-    return SPAN if connections == 1 or length <= piece else piece
+    """Bytes of one request of a read of `length`: whole spans where one connection reads, else a share of the work.
+
+    Between 4 MiB, below which first-byte time costs more than the parallel read wins, and `piece`.
+    """
+    if connections == 1:
+        return SPAN
+    share = -(-length // connections // LEAST) * LEAST
+    return max(LEAST, min(piece, share))
 
 
 def batches_of(items: Sequence[tuple[int, int]]) -> Iterator[list[int]]:

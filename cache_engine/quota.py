@@ -7,7 +7,7 @@ are not counted (about 0.2 KiB a cell).
 
 from __future__ import annotations
 
-from cache_engine.block import BLOCK, block_count, block_length
+from cache_engine.block import BLOCK, block_count
 
 PAGE = 4096
 """Bytes that a file system allocates at once, as nearly all do."""
@@ -18,11 +18,6 @@ _BLOCKS_AN_EXTENT_LEAF = 256
 def allocated(size: int) -> int:
     """`size` bytes of a file, rounded up to whole pages."""
     return -(-size // PAGE) * PAGE
-
-
-def block_cost(size: int, block: int) -> int:
-    """Bytes that block number `block` of an object of `size` bytes takes on the disk."""
-    return allocated(block_length(size, block))
 
 
 def extents_cost(size: int) -> int:

@@ -5,16 +5,15 @@ Above: `client.py`; below: `reader.py`, which takes over file by file where a ba
 
 from __future__ import annotations
 
-import os
-import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future
 from itertools import islice
 
 from cache_engine import wire
 from cache_engine.block import BLOCK, ObjectId
-from cache_engine.errors import CacheEngineError, WorkerUnavailable
+from cache_engine.errors import CacheEngineError
+from cache_engine.fresh_bytes import fresh_bytes
 from cache_engine.pieces import batches_of
 from cache_engine.reader import Reader
 
@@ -22,7 +21,6 @@ LOCAL_THREADS = 2
 """Threads that read local cells: the work is half system calls, half Python under the GIL; more gain nothing."""
 LOCAL_CHUNK = 256
 """Files of one thread's turn."""
-_scratch = threading.local()
 
 
 class ManyRead:
@@ -121,41 +119,34 @@ class ManyRead:
         """One batch at one worker; returns the slots that it did not answer for."""
         name, stand_in = member
         reader = self._reader
-        base = f"/v1/d/{reader.membership.access.dataset}/{reader.manifest.digest}"
-        done = size = 0
+        membership = reader.membership
+        base = f"/v1/d/{membership.access.dataset}/{reader.manifest.digest}"
+        done = 0
+        sizes: Counter[str] = Counter()
         left = []
         try:
-            answers = reader.membership.peer(name).batch(
-                base, [self._indices[slot] for slot in slots], _buffer(), [wire.HOP] if stand_in else []
+            answers = membership.peer(name).batch(
+                base, [self._indices[slot] for slot in slots], [wire.HOP] if stand_in else []
             )
-            for slot, (_, body) in zip(slots, answers, strict=True):
+            for slot, answer in zip(slots, answers, strict=True):
                 done += 1
-                if isinstance(body, bytes):
-                    self.results[slot] = body
-                    size += len(body)
-                else:
+                if isinstance(answer, CacheEngineError):
                     left.append(slot)
+                else:
+                    self.results[slot], origin = answer
+                    sizes[origin] += self._object(slot).size
         except CacheEngineError as exc:
-            if isinstance(exc, WorkerUnavailable):
-                reader.membership.failed(name)
-            reader.stats.failed_over += 1
+            reader.passed_over(membership, name, exc)
             left += slots[done:]
-        reader.stats.add("cell", size)
+        for origin, size in sizes.items():
+            reader.stats.add(origin, size)
         return left
 
     def _whole(self, slot: int) -> bytes | CacheEngineError:
         obj = self._object(slot)
-        body = bytearray(obj.size)
+        body, view = fresh_bytes(obj.size)
         try:
-            self._reader.readinto(self._indices[slot], memoryview(body), 0)
+            self._reader.readinto(self._indices[slot], view, 0)
         except CacheEngineError as exc:
             return exc
-        return bytes(body)
-
-
-def _buffer() -> memoryview:
-    """Scratch space of one thread, 1 MiB: a file's bytes land in it hot and are copied out once."""
-    held: tuple[int, memoryview] | None = getattr(_scratch, "held", None)
-    if held is None or held[0] != os.getpid():
-        held = _scratch.held = (os.getpid(), memoryview(bytearray(BLOCK)))
-    return held[1]
+        return body

@@ -8,13 +8,7 @@ from __future__ import annotations
 import errno
 from typing import Any, NoReturn
 
-from cache_engine.errors import CacheEngineError
-
-
-class ReadOnlyDataset(CacheEngineError, OSError):
-    """Somebody tried to change a Dataset. `errno` is EROFS."""
-
-    exit_code = 11
+from cache_engine.errors import ReadOnlyDataset
 
 
 def refused(verb: str, path: object) -> ReadOnlyDataset:

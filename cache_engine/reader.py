@@ -123,13 +123,20 @@ class Reader:
     """Reads objects of one snapshot by their numbers in its manifest."""
 
     def __init__(
-        self, manifest: Manifest, membership: Membership, config: ReaderConfig, sources: Callable[[int], Source]
+        self,
+        manifest: Manifest,
+        membership: Membership,
+        config: ReaderConfig,
+        sources: Callable[[int], Source],
+        newer: Callable[[Membership], Membership] = lambda known: known,
     ) -> None:
+        """`sources(mount)` opens a mount's source; `newer(membership)` is asked after a worker failed."""
         self.manifest = manifest
         self.membership = membership
         self.config = config
         self.stats = ReadStats()
         self._sources = sources
+        self._newer = newer
         self._threads: tuple[int, ThreadPoolExecutor] | None = None
         self._lock = threading.Lock()
 
@@ -205,9 +212,7 @@ class Reader:
             try:
                 origin = self._ask(membership.peer(name), index, view, start, flags)
             except (WorkerUnavailable, NotFound, CorruptBlock) as exc:
-                if isinstance(exc, WorkerUnavailable):
-                    membership.failed(name)
-                self.stats.failed_over += 1
+                self.passed_over(membership, name, exc)
                 failure = failure if isinstance(failure, SourceUnavailable) else exc
             except SourceUnavailable as exc:
                 failure = exc
@@ -215,6 +220,13 @@ class Reader:
                 self.stats.add(origin, len(view))
                 return None
         return failure
+
+    def passed_over(self, membership: Membership, member: str, error: CacheEngineError) -> None:
+        """A worker did not answer for what it was asked: somebody else will be, and the next reads know better."""
+        self.stats.failed_over += 1
+        if isinstance(error, WorkerUnavailable):
+            membership.failed(member)
+            self.membership = self._newer(membership)
 
     def _ask(self, peer: Peer, index: int, view: memoryview, start: int, flags: Sequence[str]) -> str:
         """One worker; a block that came damaged is reported to it and asked for once more."""

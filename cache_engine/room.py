@@ -11,8 +11,8 @@ import os
 from dataclasses import dataclass, field
 
 from cache_engine import ofd
-from cache_engine.block import BLOCK
-from cache_engine.cell import LEAVING, STALE, UNPROVED, Cell
+from cache_engine.block import BLOCK, runs_of
+from cache_engine.cell import ABSENT, LEAVING, STALE, UNPROVED, Cell
 from cache_engine.cell_files import CellFiles, Removal
 from cache_engine.cell_table import CellTable
 from cache_engine.policy import Key
@@ -58,6 +58,9 @@ def _candidate(cell: Cell, key: Key, others: list[Victim]) -> Victim | None:
         return None
     if cell.whole:
         return Victim(cell, key, None, cell.charged)
+    blocks = cell.piece_range(piece)
+    if cell.state.find(LEAVING, blocks.start, blocks.stop) >= 0:  # another thread's victim already
+        return None
     size = cell.charged_in(piece)
     alone = cell.charged == cell.voucher_room + cell.extents + size
     if alone and not cell.leases and not any(other.cell is cell for other in others):
@@ -119,6 +122,26 @@ class Room:
     def shrink(self) -> None:
         """Evict until what is held fits the quota, as far as it can leave."""
         self.take(0)
+
+    def trim(self, cell: Cell) -> None:
+        """At start: punch what was written and never vouched for; what stays beyond the blocks is charged."""
+        fd = self._files.open(cell.name, cell.obj.size)
+        if fd is None:
+            return
+        try:
+            if not cell.complete and ofd.try_exclusive(fd):
+                self._punch_absent(cell, fd)
+            excess = os.fstat(fd).st_blocks * 512 - (cell.charged - cell.voucher_room)
+            self._table.charge_excess(cell, max(0, excess))
+        finally:
+            os.close(fd)
+
+    def _punch_absent(self, cell: Cell, fd: int) -> None:
+        try:
+            for run in runs_of((b for b in range(cell.blocks) if cell.state[b] == ABSENT), cell.blocks):
+                self._files.punch(fd, run.start * BLOCK, len(run) * BLOCK)
+        except OSError:  # no holes on this file system, say: then the bytes stay, and are charged
+            self._table.counts.disk_errors += 1
 
     def linger(self, fd: int, cell: Cell) -> None:
         """A forgotten cell that was unlinked, and that nobody in this process uses: release it, or keep it charged."""

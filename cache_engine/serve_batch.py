@@ -16,12 +16,15 @@ from crc32c import crc32c
 
 from cache_engine import wire
 from cache_engine.block import BLOCK, block_count
+from cache_engine.crossing import wait_for_all
 from cache_engine.datasets import ServedDataset
 from cache_engine.errors import CacheEngineError, InvalidValue, NotFound
 from cache_engine.fill import NoRoom, read_past
 from cache_engine.lease import Lease
 from cache_engine.origins import OwnerFirst, Target
 from cache_engine.worker import Worker
+
+_CODES = {origin: code for code, origin in wire.BATCH_ORIGINS.items()}
 
 
 @dataclass(slots=True)
@@ -58,6 +61,7 @@ class BatchAnswer:
     async def prepare(self) -> tuple[bytes, Iterator[tuple[int, int] | bytes | bytearray], int]:
         """(table, bodies in order, bytes of both) once every file is held or has failed."""
         self._files = await asyncio.to_thread(self._collect)
+        await wait_for_all([wait for file in self._files for wait in file.waits])
         for file in self._files:
             if file.where == "past":
                 await self._pass(file)
@@ -99,14 +103,15 @@ class BatchAnswer:
             file.waits = worker.filler.ensure(lease, blocks, origin, target.label, near)
 
     async def _arrive(self, file: _File) -> None:
-        assert file.lease is not None and file.origin is not None
+        assert file.lease is not None
         try:
             for wait in file.waits:
-                await self._worker.arrived(wait, file.origin)
+                wait.result(timeout=0)
         except NoRoom:
             await self._pass(file)
         except CacheEngineError as exc:
             file.error = exc
+            self._worker.note(exc, self._served.access.dataset)
         else:
             if not file.lease.ready(range(block_count(file.lease.obj.size))):
                 await self._pass(file)  # the cell was removed while its bytes came
@@ -136,7 +141,7 @@ def _row(file: _File) -> wire.BatchRow:
     if file.error is not None:
         return wire.BatchRow(wire.status_of(file.error), 0, len(str(file.error).encode()))
     if file.past is not None:
-        return wire.BatchRow(0, crc32c(file.past), len(file.past))
+        return wire.BatchRow(_CODES["past"], crc32c(file.past), len(file.past))
     assert file.lease is not None
     size = file.lease.obj.size
-    return wire.BatchRow(0, file.lease.crcs(range(1))[0] if size else 0, size)
+    return wire.BatchRow(_CODES[file.where], file.lease.crcs(range(1))[0] if size else 0, size)

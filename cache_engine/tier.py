@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from cache_engine.block import BLOCKS_IN_SPAN, ObjectId
@@ -23,26 +23,10 @@ from cache_engine.lease import Lease
 from cache_engine.policies import POLICIES
 from cache_engine.quota import piece_blocks
 from cache_engine.room import Room
+from cache_engine.tier_stats import TierStats
 from cache_engine.vouching import Vouching
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-@dataclass(frozen=True, slots=True)
-class TierStats:
-    """A tier in numbers, at one moment; `counts` since start, everything else now."""
-
-    quota: int
-    used: int
-    """Bytes of the disk, reservations and unlinked files that somebody still reads included."""
-    cells: int
-    near: int
-    """Bytes present in near copies."""
-    lingering: int
-    """Of `used`: unlinked files that other processes still lease."""
-    not_caching: str
-    """Why the last write failed; empty since one went well."""
-    counts: dict[str, int]
 
 
 class DiskTier:
@@ -62,7 +46,9 @@ class DiskTier:
 
     def _restore(self, clean: Clean) -> None:
         for found in sorted(scan(self.files.root), key=lambda found: found.used_ns):
-            self.table.restore(found.voucher, found.name, clean.proved(found.name))
+            cell = self.table.restore(found.voucher, found.name, clean.proved(found.name))
+            if found.allocated > cell.charged - cell.voucher_room:
+                self.room.trim(cell)
         self.room.shrink()
 
     @property
@@ -85,7 +71,7 @@ class DiskTier:
         while True:
             with self.table.lock:
                 cell = self.table.enter(obj, name)
-                self._charge_to(cell, label, near)
+                self.table.charge_to(cell, label, near)
                 if cell.whole:  # of other cells the pieces that are asked for are touched
                     self.table.policy.touch(cell.key(0))
                 opened = cell.fd >= 0 or not cell.on_disk
@@ -166,8 +152,9 @@ class DiskTier:
             )
 
     def close(self) -> None:
-        """A clean stop: every voucher saved, then the clean mark. Leases should be closed before."""
+        """A clean stop: every voucher saved, then the clean mark. Open leases stay readable; they write no more."""
         self.tidy()
+        self.vouching.stop()
         self.room.close()
         with self.table.lock:
             unproved = [cell.name for cell in self.table.cells.values() if cell.proved < cell.present]
@@ -196,7 +183,7 @@ class DiskTier:
         with self.vouching.turn(cell.name):
             if cell.fd >= 0:
                 return True
-            if cell.on_disk:  # it was there and could not be opened: leave it alone
+            if cell.on_disk or self.table.closed:  # it was there and could not be opened: leave it alone
                 return False
             try:
                 fd = self._create(cell)
@@ -228,12 +215,6 @@ class DiskTier:
         cell.dropped = True
         cell.leases = 1
         return cell
-
-    def _charge_to(self, cell: Cell, label: str, near: bool) -> None:
-        """A near copy that is leased as owned becomes owned; never the other way round."""
-        was = cell.labels.get(label)
-        if not cell.dropped and (was is None or (was and not near)):
-            self.table.relabel(cell, {**cell.labels, label: near})
 
     def _open(self, cell: Cell) -> bool:
         """Open the file for a cell just entered. False: it was lost and is forgotten; enter again."""

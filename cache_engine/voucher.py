@@ -2,9 +2,9 @@
 
 A voucher is a small file beside its cell, written after the data. Format 1, little-endian:
 
-    magic "FbVo", format u16, labels u16, length u32, size u64, present u32, digest 16 bytes     (the head)
+    magic "FbVo", format u16, zero u16, length u32, size u64, present u32, labels u32, digest 16 bytes  (the head)
     presence bitmap, one bit a block, lowest bit first; one CRC32C u32 for each present block, in order
-    source u16 + bytes, key u32 + bytes, version u16 + bytes; for each label: near u8, u16 + bytes
+    lengths of source, key and version, u32 each, then their bytes; for each label: near u8, length u32, bytes
     CRC32C u32 of everything before it
 
 `length` counts the whole file; `digest` is the cell's name, so a voucher under another name vouches for nothing.
@@ -26,9 +26,9 @@ from cache_engine.block import ObjectId, block_count
 
 MAGIC = b"FbVo"
 FORMAT = 1
-_HEAD = struct.Struct("<4sHHIQI16s")
-_LENGTHS = struct.Struct("<HIH")
-_LABEL = struct.Struct("<BH")
+_HEAD = struct.Struct("<4sHHIQII16s")
+_LENGTHS = struct.Struct("<III")
+_LABEL = struct.Struct("<BI")
 _U32 = struct.Struct("<I")
 _TO_DIGITS = bytes([0x30, 0x31]) + bytes(254)
 _TO_FLAGS = bytes(0x31) + b"\x01" + bytes(0xCE)
@@ -58,8 +58,8 @@ def length_of(obj: ObjectId, labels: Mapping[str, bool]) -> int:
     return _HEAD.size + (blocks + 7) // 8 + 4 * blocks + _LENGTHS.size + text + names + _U32.size
 
 
-def encode(voucher: Voucher) -> bytes:
-    """The voucher as it lies on the disk. Raises struct.error for a name longer than its length field can say."""
+def encode(voucher: Voucher, name: str) -> bytes:
+    """The voucher of the cell `name`, as it lies on the disk."""
     obj, present = voucher.obj, voucher.present
     bitmap = int(present.translate(_TO_DIGITS)[::-1] or b"0", 2).to_bytes((len(present) + 7) // 8, "little")
     crcs = _little(array("I", compress(voucher.crcs, present))).tobytes()
@@ -69,8 +69,8 @@ def encode(voucher: Voucher) -> bytes:
         raw = label.encode()
         body += [_LABEL.pack(near, len(raw)), raw]
     length = _HEAD.size + sum(map(len, body)) + _U32.size
-    digest = bytes.fromhex(obj.cell_name)
-    head = _HEAD.pack(MAGIC, FORMAT, len(voucher.labels), length, obj.size, len(crcs) // 4, digest)
+    digest = bytes.fromhex(name)
+    head = _HEAD.pack(MAGIC, FORMAT, 0, length, obj.size, len(crcs) // 4, len(voucher.labels), digest)
     unsigned = b"".join((head, *body))
     return unsigned + _U32.pack(crc32c(unsigned))
 
@@ -103,7 +103,7 @@ def _sound_head(raw: bytes, digest: bytes) -> tuple[int, int, int] | None:
     """(size, present blocks, labels) of a whole, undamaged voucher with that digest."""
     if len(raw) < _HEAD.size + _LENGTHS.size + _U32.size:
         return None
-    magic, version, labels, length, size, present, named = _HEAD.unpack_from(raw)
+    magic, version, _, length, size, present, labels, named = _HEAD.unpack_from(raw)
     if magic != MAGIC or version != FORMAT or length != len(raw) or named != digest:
         return None
     if crc32c(memoryview(raw)[:-4]) != _U32.unpack_from(raw, length - 4)[0]:
@@ -123,22 +123,22 @@ def _body(raw: bytes, size: int, present: int, labels: int) -> Voucher | None:
     crcs = _spread(flags, raw[at : at + 4 * present])
     at += 4 * present
     source, key, version = _LENGTHS.unpack_from(raw, at)
-    texts, at = _cut(raw, at + _LENGTHS.size, source, key, version)
-    obj = ObjectId(sys.intern(texts[0].decode()), texts[1], texts[2].decode("utf-8", "surrogateescape"), size)
-    found: dict[str, bool] = {}
+    key_at = at + _LENGTHS.size + source
+    version_at = key_at + key
+    at = version_at + version
+    obj = ObjectId(
+        sys.intern(raw[key_at - source : key_at].decode()),
+        raw[key_at:version_at],
+        raw[version_at:at].decode("utf-8", "surrogateescape"),
+        size,
+    )
+    found = {}
     for _ in range(labels):
         near, length = _LABEL.unpack_from(raw, at)
-        (label,), at = _cut(raw, at + _LABEL.size, length)
-        found[sys.intern(label.decode())] = bool(near)
+        label_at = at + _LABEL.size
+        at = label_at + length
+        found[sys.intern(raw[label_at:at].decode())] = bool(near)
     return Voucher(obj, flags, crcs, found) if at == len(raw) - _U32.size else None
-
-
-def _cut(raw: bytes, at: int, *lengths: int) -> tuple[list[bytes], int]:
-    pieces = []
-    for length in lengths:
-        pieces.append(raw[at : at + length])
-        at += length
-    return pieces, at
 
 
 def _spread(flags: bytes, packed: bytes) -> array[int]:

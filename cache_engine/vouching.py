@@ -14,7 +14,7 @@ from cache_engine.cell import Cell
 from cache_engine.cell_files import CellFiles
 from cache_engine.cell_table import CellTable
 from cache_engine.quota import allocated
-from cache_engine.voucher import encode, length_of
+from cache_engine.voucher import encode
 
 Take = Callable[[int], bool]
 """Takes bytes of the quota, perhaps by evicting; False where there is no room."""
@@ -32,6 +32,14 @@ class Vouching:
     def turn(self, name: str) -> threading.Lock:
         return self._turns[int(name[-2:], 16) % _TURNS]
 
+    def stop(self) -> None:
+        """Nothing is created or saved from now on, and whatever was on its way is done when this returns."""
+        with self._table.lock:
+            self._table.closed = True
+        for turn in self._turns:
+            with turn:
+                pass
+
     def save(self, cell: Cell, take: Take) -> bool:
         """Make the disk say what the table says. False where it does not: unlisted, no room, disk error.
 
@@ -41,7 +49,7 @@ class Vouching:
         with self._table.lock:
             if cell.saved == cell.changes:
                 return True
-            room = allocated(length_of(cell.obj, cell.labels))
+            room, _ = cell.fixed_cost()
             more = max(0, room - cell.voucher_room)
         if not self._grow(cell, more, take):
             return False
@@ -75,14 +83,14 @@ class Vouching:
 
     def _save_in_turn(self, cell: Cell, room: int, replace: bool) -> bool:
         with self._table.lock:
-            if cell.dropped or not cell.on_disk:
+            if cell.dropped or not cell.on_disk or self._table.closed:
                 return False
             changes, voucher, vouched = cell.changes, cell.voucher(), cell.vouched
         if vouched and not (replace and any(voucher.present)):
             self._files.remove_voucher(cell.name)
             self._saved(cell, -1, vouched=False)
         if any(voucher.present):
-            raw = encode(voucher)
+            raw = encode(voucher, cell.name)
             if allocated(len(raw)) > room:  # labels were added since room was taken; the next save has it
                 return False
             self._files.save_voucher(cell.name, raw)

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from dataclasses import dataclass
 
 from cache_engine.errors import CacheEngineError
 from cache_engine.reading import ByNumber
+
+
+def buffer_of(size: int, spare: memoryview | None = None) -> memoryview:
+    """`size` bytes: the beginning of `spare`, else new ones (whose first use costs as much again as filling them)."""
+    if spare is not None and size <= spare.nbytes:
+        return spare[:size]
+    return memoryview(bytearray(size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +48,20 @@ class Piece:
 class Ahead:
     """A Piece under way in a thread of its own, which ends by itself, wanted or not.
 
-    Mutable: `_piece`, written by that thread alone before `_landed` is set.
+    Mutable: `_piece` and `seconds`, written by that thread alone before `_landed` is set.
     """
 
-    def __init__(self, reader: ByNumber, index: int, start: int, stop: int) -> None:
+    def __init__(self, reader: ByNumber, index: int, start: int, stop: int, spare: memoryview | None = None) -> None:
+        """`spare`: a buffer that nobody uses any more, taken where it is large enough."""
         self.start = start
         self.stop = stop
+        self.seconds = 0.0
+        """How long the fetch took; to be read once it has landed."""
         self._pid = os.getpid()
         self._piece: Piece | None = None
         self._landed = threading.Event()
-        threading.Thread(target=self._run, args=(reader, index), name="readahead", daemon=True).start()
+        args = reader, index, buffer_of(stop - start, spare)
+        threading.Thread(target=self._run, args=args, name="readahead", daemon=True).start()
 
     def __repr__(self) -> str:
         return f"<Ahead {self.start}-{self.stop} {'landed' if self._landed.is_set() else 'under way'}>"
@@ -68,10 +80,11 @@ class Ahead:
         self._landed.wait()
         return self._piece
 
-    def _run(self, reader: ByNumber, index: int) -> None:
+    def _run(self, reader: ByNumber, index: int, view: memoryview) -> None:
+        begun = time.monotonic()
         try:
-            view = memoryview(bytearray(self.stop - self.start))
             reader.readinto(index, view, self.start)
+            self.seconds = time.monotonic() - begun
             self._piece = Piece(self.start, self.stop, view)
         except (CacheEngineError, OSError, ValueError, RuntimeError):  # RuntimeError: the client was closed meanwhile
             pass  # nobody has asked for these bytes yet; whoever does gets the error of his own read

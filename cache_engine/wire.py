@@ -34,6 +34,8 @@ BATCH_BYTES = 4 << 20
 MOST_IN_BATCH = 1024
 """What a worker takes in one batch at the most."""
 
+BATCH_ORIGINS = {0: "cell", 1: "fill", 2: "past"}
+"""The code of a row whose body is the file: where its bytes were when the request came."""
 _ROW = struct.Struct("<IIQ")
 
 STATUS: dict[type[CacheEngineError], int] = {
@@ -99,7 +101,7 @@ def parse_crcs(text: str) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """One file of a batch: error code 0 and what the body is, or a code and the size of the message."""
+    """One file of a batch: where it was, its CRC32C and its size; or an HTTP status and the size of the message."""
 
     code: int
     crc: int

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from cache_engine.access import Member
 from cache_engine.block import BLOCK, blocks_of, spans_of
 from cache_engine.config import WorkerConfig
 from cache_engine.control import Control
+from cache_engine.crossing import wait_for_all
 from cache_engine.datasets import Datasets, ServedDataset, holds
 from cache_engine.errors import CacheEngineError, CorruptBlock, ObjectChanged
 from cache_engine.fill import Filler, NoRoom
@@ -73,19 +73,16 @@ class Worker:
             raise NoRoom("this Dataset has no near copies, and the block is owned elsewhere")
         near = not origin.is_owner(offset)
         futures = await asyncio.to_thread(self.filler.ensure, lease, blocks, origin, label, near)
+        await wait_for_all(futures)
         for future in futures:
-            await self.arrived(future, origin)
+            try:
+                future.result(timeout=0)
+            except CacheEngineError as exc:
+                self.note(exc, origin.dataset)
+                raise
         if not lease.ready(blocks):
             raise NoRoom("the cell was removed while its blocks came")
         return "fill" if futures else "cell"
-
-    async def arrived(self, future: Future[None], origin: OwnerFirst) -> None:
-        """One flight that is waited for; its failure is noted."""
-        try:
-            await asyncio.wrap_future(future)
-        except CacheEngineError as exc:
-            self.note(exc, origin.dataset)
-            raise
 
     def note(self, error: CacheEngineError, dataset: str) -> None:
         """Count a failed fetch; remember a Dataset whose source changed for the next heartbeat."""
@@ -148,14 +145,14 @@ class Worker:
                 return True
         return False
 
-    def follow(self, epochs: Mapping[str, int]) -> None:
+    def follow(self, epochs: Mapping[str, int], uids: Mapping[str, str] | None = None) -> None:
         """What a heartbeat's answer means for what is held: newer snapshots, and Datasets that are gone."""
-        self.datasets.follow(epochs)
+        for gone in self.datasets.follow(epochs):
+            self.tier.drop_label(gone.access.uid)
         for served in self.datasets.all():
             self._retire_superseded(served)
-        if unknown := set(self.tier.labels()) - {served.access.uid for served in self.datasets.all()}:
-            published = self.datasets.uids(epochs)
-            for uid in unknown - published if published is not None else ():
+        if uids is not None:  # deleted, or made anew under the same name, while this worker was away
+            for uid in set(self.tier.labels()) - set(uids.values()) - self.datasets.uids():
                 self.tier.drop_label(uid)
 
     def _retire_superseded(self, served: ServedDataset) -> None:
@@ -172,6 +169,13 @@ class Worker:
             if not holds(manifest, obj):
                 self.tier.retire(obj, uid)
         self._swept[uid] = (digest, looked + 1 if known == digest else 1)
+
+    def sweep(self, uids: set[str]) -> None:
+        """Drop the cells of Datasets that were deleted while this worker was away."""
+        known = uids | self.datasets.uids()
+        for label in self.tier.labels():
+            if label not in known:
+                self.tier.drop_label(label)
 
     def report(self, url: str, pid: int) -> dict[str, Any]:
         """The body of a heartbeat; what it says of changes is forgotten here and now."""

@@ -80,7 +80,7 @@ def _beat_once(worker: Worker, control: Control, url: str) -> float:
     except CacheEngineError:
         worker.changed.update(report["changed"])
         raise
-    worker.follow(answer["epochs"])
+    worker.follow(answer["epochs"], answer.get("uids"))
     return float(answer.get("interval", HEARTBEAT))
 
 

@@ -133,7 +133,8 @@ def _add_workers(app: FastAPI, controller: Controller, cluster: LocalCluster) ->
         cluster.heartbeat(worker, body)
         for name in body.get("changed") or ():
             controller.object_changed(str(name))
-        return JSONResponse({"epochs": controller.store.epochs(), "interval": HEARTBEAT})
+        answer = {"epochs": controller.store.epochs(), "uids": controller.uids, "interval": HEARTBEAT}
+        return JSONResponse(answer)
 
 
 def _add_probes(app: FastAPI, controller: Controller, cluster: LocalCluster) -> None:
@@ -170,7 +171,7 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(CacheEngineError)
     async def domain(request: Request, error: CacheEngineError) -> JSONResponse:
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-        body: dict[str, Any] = {"error": _name(error), "message": str(error)}
+        body: dict[str, Any] = {"error": _name(error), "message": str(error), "exitCode": error.exit_code}
         if isinstance(error, Refused):
             body["problems"] = [{"path": problem.path, "says": problem.says} for problem in error.problems]
         return JSONResponse(body, status)

@@ -1,8 +1,8 @@
 """The command `forebay`: the verbs of every package under one parser.
 
 A package offers verbs by a module `commands` with `register(verbs)`, where `verbs` is what argparse's
-`add_subparsers` returns; a verb sets `run=function` and `function(args, environ) -> int` is called with the exit
-code as its result. Nothing else is known here of any verb. `commands` modules import what is heavy inside `run`.
+`add_subparsers` returns; a verb sets `run=function`, and `function(args, environ)` returns the exit code. Nothing
+else is known here of any verb. `commands` modules import what is heavy inside `run`.
 """
 
 from __future__ import annotations

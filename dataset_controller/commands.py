@@ -1,6 +1,6 @@
-"""The verbs of the controller: up, down, apply, get, describe, delete, refresh, explain.
+"""The verbs of the controller: apply, get, describe, delete, refresh, explain; and `up.py` adds up and down.
 
-Only `up` runs the controller; the others speak to it through `cache_engine.control` and load neither pydantic nor
+Only `up` runs the controller; these speak to it through `cache_engine.control` and load neither pydantic nor
 FastAPI. Environment, clock and terminal enter here.
 """
 
@@ -9,16 +9,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from cache_engine.discovery import find_control, state_directory
 from cache_engine.errors import CacheEngineError, InvalidValue
-from cache_engine.output import add_output_option, count, show
-from cache_engine.sizes import format_duration, format_size, parse_duration, parse_size
+from cache_engine.output import add_output_option, show
+from cache_engine.sizes import format_duration, parse_duration
+from dataset_controller.up import register_up
 
 if TYPE_CHECKING:
     from cache_engine.control import Control
@@ -28,97 +27,49 @@ DATASETS = ("datasets", "dataset", "ds")
 WORKERS = ("workers", "worker")
 POLL = 0.05
 """Seconds between looks of `apply --wait`."""
-DOWN_WITHIN = 30.0
-"""Seconds that `down` waits: workers get 5 s to write their clean marks."""
+
 
 Environ = Mapping[str, str]
+Run = Callable[[argparse.Namespace, Environ], int]
 
 
 def register(verbs: Any, outside: Outside | None = None) -> None:
     """Add the verbs; `outside` is what `up` starts, the real things by default."""
-    _register_up(verbs, outside)
+    register_up(verbs, outside)
     _register_declaring(verbs)
     _register_looking(verbs)
 
 
-def _register_up(verbs: Any, outside: Outside | None) -> None:
-    verb = verbs.add_parser("up", help="start the controller and its workers", description=_UP)
-    verb.add_argument("--workers", type=int, default=1, metavar="N", help="worker processes (default 1)")
-    verb.add_argument("--cache-size", default="10GiB", metavar="SIZE", help="disk for each worker (default 10GiB)")
-    verb.add_argument(
-        "--state", metavar="DIR", help="state directory (default $FOREBAY_HOME or ~/.local/state/forebay)"
-    )
-    verb.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: any that is free)")
-    verb.add_argument(
-        "--node", action="append", default=[], metavar="NAME", help="name of the workers' host; repeatable"
-    )
-    verb.add_argument("--detach", action="store_true", help="return when it is ready and leave it running")
-    verb.add_argument("-v", "--verbose", action="store_true", help="log every decision")
-    verb.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
-    add_output_option(verb)
-    verb.set_defaults(run=partial(run_up, outside))
-    verb = verbs.add_parser("down", help="stop the controller and its workers", description="Stop what `up` started.")
-    verb.add_argument("--state", metavar="DIR", help="its state directory")
-    verb.set_defaults(run=run_down)
-
-
 def _register_declaring(verbs: Any) -> None:
-    verb = verbs.add_parser("apply", help="create or change Datasets from YAML", description=_APPLY)
+    verb = _add_verb(verbs, "apply", "create or change Datasets from YAML", run_apply)
+    verb.description = _APPLY
     verb.add_argument("-f", "--file", action="append", required=True, metavar="FILE", help="YAML file, - for stdin")
     verb.add_argument("--wait", action="store_true", help="return when all of them are Ready")
     verb.add_argument("--timeout", default="10m", metavar="DURATION", help="how long --wait waits (default 10m)")
-    add_output_option(verb)
-    verb.set_defaults(run=run_apply)
-    verb = verbs.add_parser("delete", help="delete Datasets; their cells are dropped", description=_DELETE)
+    verb = _add_verb(verbs, "delete", "delete Datasets; their cells are dropped", run_delete)
+    verb.description = _DELETE
     verb.add_argument("names", nargs="+", metavar="NAME")
-    add_output_option(verb)
-    verb.set_defaults(run=run_delete)
-    verb = verbs.add_parser("refresh", help="take a new snapshot and say what changed", description=_REFRESH)
+    verb = _add_verb(verbs, "refresh", "take a new snapshot and say what changed", run_refresh)
+    verb.description = _REFRESH
     verb.add_argument("name", metavar="NAME")
-    add_output_option(verb)
-    verb.set_defaults(run=run_refresh)
 
 
 def _register_looking(verbs: Any) -> None:
-    verb = verbs.add_parser("get", help="list Datasets or workers", description="List Datasets or workers.")
+    verb = _add_verb(verbs, "get", "list Datasets or workers", run_get)
     verb.add_argument("kind", choices=(*DATASETS, *WORKERS), metavar="datasets|workers")
     verb.add_argument("name", nargs="?", metavar="NAME", help="only this one")
+    verb = _add_verb(verbs, "describe", "show a Dataset with its mounts and conditions", run_describe)
+    verb.add_argument("name", metavar="NAME")
+    verb = _add_verb(verbs, "explain", "say why a Dataset is not ready, or cold, in numbers", run_explain)
+    verb.add_argument("name", metavar="NAME")
+
+
+def _add_verb(verbs: Any, name: str, text: str, run: Run) -> argparse.ArgumentParser:
+    """A verb that asks the controller and prints its answer."""
+    verb: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
     add_output_option(verb)
-    verb.set_defaults(run=run_get)
-    for name, run, text in (
-        ("describe", run_describe, "show a Dataset with its mounts and conditions"),
-        ("explain", run_explain, "say why a Dataset is not ready, or cold, in numbers"),
-    ):
-        verb = verbs.add_parser(name, help=text, description=f"{text.capitalize()}.")
-        verb.add_argument("name", metavar="NAME")
-        add_output_option(verb)
-        verb.set_defaults(run=run)
-
-
-def run_up(outside: Outside | None, args: argparse.Namespace, environ: Environ) -> int:
-    """Until it is stopped; with --detach until it is ready."""
-    from dataset_controller import serve
-
-    options = _up_options(args, environ)
-    outside = outside or serve.real_outside()
-    if args.detach:
-        from dataset_controller.detach import detach
-
-        document = detach(_again(outside.program, args, options), environ, options.state / "logs" / "up.log")
-        show(args.output, document, lambda: _banner(document, environ))
-        return 0
-    _log_to_stderr(verbose=args.verbose or args.ready_fd is not None)
-    return serve.up(options, outside, environ, partial(_announce, args, environ))
-
-
-def run_down(args: argparse.Namespace, environ: Environ) -> int:
-    """Idempotent: nothing to stop is no error."""
-    from dataset_controller.clusters.local.state import stop_owner
-
-    state = _state(args, environ)
-    pid = stop_owner(state, DOWN_WITHIN)
-    print(f"stopped process {pid} on {state}" if pid else f"no controller runs on {state}")
-    return 0
+    verb.set_defaults(run=run)
+    return verb
 
 
 def run_apply(args: argparse.Namespace, environ: Environ) -> int:
@@ -127,7 +78,7 @@ def run_apply(args: argparse.Namespace, environ: Environ) -> int:
 
     timeout = parse_duration(args.timeout)
     documents = [document.body for file in args.file for document in read_documents(_text(file), file)]
-    control = find_control(environ)
+    control = _control(environ)
     items = control.call("POST", "/v1/datasets", {"kind": "List", "items": documents})["items"]
     if args.wait:
         for item in items:
@@ -139,7 +90,7 @@ def run_apply(args: argparse.Namespace, environ: Environ) -> int:
 def run_get(args: argparse.Namespace, environ: Environ) -> int:
     from dataset_controller import printing
 
-    control = find_control(environ)
+    control = _control(environ)
     if args.kind in WORKERS:
         document = control.call("GET", "/v1/workers")
         if args.name:
@@ -154,7 +105,7 @@ def run_get(args: argparse.Namespace, environ: Environ) -> int:
 def run_describe(args: argparse.Namespace, environ: Environ) -> int:
     from dataset_controller import printing
 
-    document = find_control(environ).call("GET", _path(args.name))
+    document = _control(environ).call("GET", _path(args.name))
     show(args.output, document, lambda: printing.description(document, time.time()))
     return 0
 
@@ -162,7 +113,7 @@ def run_describe(args: argparse.Namespace, environ: Environ) -> int:
 def run_explain(args: argparse.Namespace, environ: Environ) -> int:
     from dataset_controller import printing
 
-    document = find_control(environ).call("GET", f"{_path(args.name)}/explain")
+    document = _control(environ).call("GET", f"{_path(args.name)}/explain")
     show(args.output, document, lambda: printing.explanation(document))
     return 0
 
@@ -170,13 +121,13 @@ def run_explain(args: argparse.Namespace, environ: Environ) -> int:
 def run_refresh(args: argparse.Namespace, environ: Environ) -> int:
     from dataset_controller import printing
 
-    document = find_control(environ).refresh(args.name)
+    document = _control(environ).refresh(args.name)
     show(args.output, document, lambda: printing.refreshed(document))
     return 0
 
 
 def run_delete(args: argparse.Namespace, environ: Environ) -> int:
-    control = find_control(environ)
+    control = _control(environ)
     deleted = []
     for name in args.names:
         deleted.append(control.call("DELETE", _path(name)))
@@ -187,49 +138,10 @@ def run_delete(args: argparse.Namespace, environ: Environ) -> int:
     return 0
 
 
-def _up_options(args: argparse.Namespace, environ: Environ) -> Any:
-    from dataset_controller.serve import UpOptions
+def _control(environ: Environ) -> Control:
+    from cache_engine.discovery import find_control
 
-    if not 1 <= args.workers <= 64:
-        raise InvalidValue(f"--workers {args.workers} is not allowed; write a whole number from 1 to 64")
-    if not 0 <= args.port <= 65535:
-        raise InvalidValue(f"--port {args.port} is not allowed; write a whole number from 0 to 65535")
-    try:
-        quota = parse_size(args.cache_size)
-    except InvalidValue as error:
-        raise InvalidValue(f"--cache-size: {error}") from error
-    return UpOptions(_state(args, environ), args.workers, quota, args.port, tuple(args.node))
-
-
-def _again(program: Sequence[str], args: argparse.Namespace, options: Any) -> list[str]:
-    """The command line of the detached one."""
-    command = [*program, "up", "--workers", str(options.workers), "--cache-size", str(options.quota)]
-    command += ["--state", str(options.state), "--port", str(options.port)]
-    return command + [part for node in args.node for part in ("--node", node)]
-
-
-def _announce(args: argparse.Namespace, environ: Environ, document: dict[str, Any]) -> None:
-    from dataset_controller.detach import tell_ready
-
-    if args.ready_fd is not None:
-        tell_ready(args.ready_fd, document)
-    else:
-        show(args.output, document, lambda: _banner(document, environ))
-        sys.stdout.flush()
-
-
-def _banner(document: Mapping[str, Any], environ: Environ) -> str:
-    """What `up` prints when it is ready; other verbs look in the environment's state directory only."""
-    size = f"{count(document['workers'], 'worker')}, {format_size(document['cacheSize'])} of cache each"
-    lines = [f"Forebay answers at {document['url']} (pid {document['pid']}, state in {document['state']})", size]
-    if environ.get("FOREBAY_API") or document["state"] != str(state_directory(environ)):
-        lines.append(f"In other shells: unset FOREBAY_API; export FOREBAY_HOME={document['state']}")
-    lines.append("Next: forebay apply -f dataset.yaml, then forebay get datasets; stop with forebay down")
-    return "\n".join(lines)
-
-
-def _state(args: argparse.Namespace, environ: Environ) -> Path:
-    return Path(args.state).absolute() if args.state else state_directory(environ)
+    return find_control(environ)
 
 
 def _text(file: str) -> str:
@@ -283,16 +195,6 @@ def _wait_ready(control: Control, dataset: dict[str, Any], timeout: float) -> di
         dataset = control.call("GET", _path(metadata["name"]))
 
 
-def _log_to_stderr(verbose: bool) -> None:
-    import logging
-
-    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO if verbose else logging.WARNING, format=form)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
-
-
-_UP = """Start one controller, its workers and the REST API on 127.0.0.1, in the foreground. Datasets and their cached
-bytes survive a restart on the same state directory. Ctrl-C or `forebay down` stops everything."""
 _APPLY = """Create or change the Datasets of YAML files (several documents in a file are welcome). All are checked
 first: if a field is wrong, nothing is stored, and each wrong field is named with the allowed form."""
 _DELETE = "Delete Datasets. Workers drop their cached bytes; the source is never touched."

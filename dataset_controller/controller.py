@@ -20,11 +20,12 @@ from dataset_controller import actions
 from dataset_controller.judgement import timestamp
 from dataset_controller.loop import Loop
 from dataset_controller.membership import desired_access
-from dataset_controller.observed import Failure, Observed, Snapshot, Taking, WorkerSeen
+from dataset_controller.observed import Failure, Observed, Snapshot, Taking
 from dataset_controller.reconcile import reconcile
 from dataset_controller.resources import Dataset
 from dataset_controller.snapshots import Difference, Snapshots, Take, sweep
 from dataset_controller.store import Applied, Event, Store
+from dataset_controller.worker_seen import WorkerSeen
 
 SETTLE = 0.5
 """Seconds that heartbeats with other byte counts are gathered before the status is written."""
@@ -74,6 +75,7 @@ class Controller:
         self._loop = Loop(self._look)
         self._events: set[asyncio.Event] = set()
         self._uids: dict[str, str] = {}
+        """Name -> uid of what is stored: kept by the store's events."""
 
     def __repr__(self) -> str:
         return f"<Controller {self.store!r} {self._loop!r} {self._snapshots!r}>"
@@ -120,6 +122,11 @@ class Controller:
         for name, uid in self._uids.items():
             if uids is None or uid in uids:
                 self._loop.trigger(name, 0.0 if uids is None else SETTLE)
+
+    @property
+    def uids(self) -> dict[str, str]:
+        """Name -> uid of every Dataset: a worker that starts drops the cells of all other labels."""
+        return dict(self._uids)
 
     def access(self, name: str) -> Access:
         """What is published; before the first look at a new Dataset, what will be."""

@@ -18,10 +18,12 @@ from dataset_controller.observed import Observed
 from dataset_controller.reconcile import retry_at
 from dataset_controller.resources import Dataset, DatasetStatus
 
+_ABOUT = {"SnapshotTaken": "snapshot", "SnapshotCurrent": "snapshot", "WorkersReady": "workers", "NamesShown": "names"}
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One fact. `about` is what it concerns: snapshot, source, workers, cache, room."""
+    """One fact. `about` is what it concerns: snapshot, names, source, workers, cache, room."""
 
     about: str
     wrong: bool
@@ -40,18 +42,12 @@ def explain(observed: Observed) -> dict[str, Any]:
 def _lines(dataset: Dataset, observed: Observed, status: DatasetStatus) -> Iterator[Line]:
     for condition in status.conditions:
         if condition.type != "Ready":
-            about = "workers" if condition.type == "WorkersReady" else "snapshot"
-            yield Line(about, condition.status != "True", f"{condition.reason}: {condition.message}")
+            yield Line(_ABOUT[condition.type], condition.status != "True", f"{condition.reason}: {condition.message}")
     yield from _source(observed)
     yield from _lost(observed)
     if observed.snapshot:
         yield _cache(status, dataset.spec.owners)
         yield _room(dataset, observed, status)
-    if status.snapshot and status.snapshot.hidden:
-        says = (
-            f"{status.snapshot.hidden} files have the name of a folder: no directory lists them, by key they are read"
-        )
-        yield Line("snapshot", True, says)
 
 
 def _source(observed: Observed) -> Iterator[Line]:

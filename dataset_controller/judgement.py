@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from cache_engine.output import count
 from cache_engine.sizes import format_size
 from dataset_controller.membership import chosen, wanted
-from dataset_controller.observed import Failure, Observed, Snapshot, WorkerSeen
+from dataset_controller.observed import Failure, Observed, Snapshot
 from dataset_controller.resources import Condition, Dataset, DatasetStatus, SnapshotStatus, WorkersStatus
 from dataset_controller.resources.dataset import Phase
+from dataset_controller.worker_seen import WorkerSeen
 
 Verdict = tuple[bool, str, str]
 """Whether it is so, the reason in one word, the message in numbers."""
@@ -33,6 +34,8 @@ def judge(dataset: Dataset, observed: Observed) -> DatasetStatus:
     workers = _workers(dataset, observed, owners)
     phase, ready = _phase(observed, taken, workers)
     verdicts = {"Ready": ready, "SnapshotTaken": taken, "SnapshotCurrent": current, "WorkersReady": workers}
+    if snapshot:
+        verdicts["NamesShown"] = _names(snapshot)
     size = snapshot.bytes if snapshot else 0
     cached = sum(worker.cached for worker in observed.workers)
     return DatasetStatus.model_validate(
@@ -91,6 +94,16 @@ def _cure(dataset: Dataset, observed: Observed) -> str:
     return "a new snapshot is due"
 
 
+def _names(snapshot: Snapshot) -> Verdict:
+    """Does a listing or a mount show every file?"""
+    unseen = snapshot.hidden + snapshot.unshowable
+    if not unseen:
+        return True, "AllShown", f"all of {count(snapshot.files, 'file')} have names that a directory can show"
+    why = f"{snapshot.hidden} have the name of a folder, {snapshot.unshowable} have a name that no directory can show"
+    says = f"{unseen} of {count(snapshot.files, 'file')} are in no directory: {why}; by key they are read"
+    return False, "SomeNotShown", says
+
+
 def _workers(dataset: Dataset, observed: Observed, owners: tuple[WorkerSeen, ...]) -> Verdict:
     """Do all workers answer that should own its data?"""
     total = wanted(observed.workers, dataset.spec.replicas)
@@ -142,6 +155,7 @@ def _snapshot_status(snapshot: Snapshot) -> SnapshotStatus:
             "bytes": snapshot.bytes,
             "takenAt": timestamp(snapshot.began),
             "hidden": snapshot.hidden,
+            "unshowable": snapshot.unshowable,
         }
     )
 

@@ -12,8 +12,9 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from cache_engine.access import Access, Member, SnapshotRef
-from dataset_controller.observed import Observed, Snapshot, WorkerSeen
+from dataset_controller.observed import Observed, Snapshot
 from dataset_controller.resources import Dataset
+from dataset_controller.worker_seen import WorkerSeen
 
 EXPELLED_AFTER = 30.0
 """Seconds of silence after which a worker's data is given to others: ten times what a restart takes here."""

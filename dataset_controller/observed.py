@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from cache_engine.access import Access, MountAccess
 from dataset_controller.resources import Condition, Dataset
-
-WorkerState = Literal["starting", "ready", "silent", "restarting", "stopped"]
+from dataset_controller.worker_seen import WorkerSeen
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,8 @@ class Snapshot:
     """The manifest's file."""
     hidden: int = 0
     """Files that a directory cannot show because a folder has the same name; readable by key."""
+    unshowable: int = 0
+    """Files that no directory can show whatever the escape, such as segments over 255 bytes; readable by key."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -62,25 +63,6 @@ class Taking:
 
     began: float
     mounts: tuple[MountAccess, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerSeen:
-    """One worker, with what it holds of this Dataset."""
-
-    id: str
-    state: WorkerState
-    url: str = ""
-    node: str = ""
-    directory: str = ""
-    capacity: int = 0
-    """Bytes of its tier."""
-    silent_for: float = 0.0
-    """Seconds since its last heartbeat, or since the controller began to wait for the first."""
-    cached: int = 0
-    """Bytes of this Dataset that it owns, holds and has verified."""
-    near: int = 0
-    """Bytes of this Dataset that it holds without owning them."""
 
 
 @dataclass(frozen=True, slots=True)

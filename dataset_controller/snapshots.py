@@ -23,7 +23,7 @@ _REASONS = {
     "MissingCredential": "CredentialMissing",
     "AccessDenied": "SourceDenied",
     "EmptySnapshot": "SourceEmpty",
-    "TruncatedListing": "ListingTruncated",
+    "ListingCutShort": "ListingTruncated",
     "SourceThrottled": "SourceThrottled",
     "SourceUnavailable": "SourceUnavailable",
     "UnsupportedSource": "SourceUnsupported",
@@ -53,6 +53,7 @@ class Listed:
     path: Path
     difference: Difference
     hidden: int = 0
+    unshowable: int = 0
 
 
 Take = Callable[[tuple[MountAccess, ...], Path, Path | None], Listed]
@@ -156,6 +157,7 @@ def _snapshot(listed: Listed, taking: Taking) -> Snapshot:
         mounts=taking.mounts,
         path=str(listed.path),
         hidden=listed.hidden,
+        unshowable=listed.unshowable,
     )
 
 
@@ -178,8 +180,15 @@ def real_take(environ: Mapping[str, str]) -> Take:
             manifest = take_snapshot(opened, partial)
             path = directory / f"{manifest.digest}{SUFFIX}"
             os.replace(partial, path)
-        hidden = int(getattr(manifest, "hidden", 0))
-        return Listed(manifest.digest, manifest.files, manifest.bytes, path, _compare(before, path), hidden)
+        return Listed(
+            digest=manifest.digest,
+            files=manifest.files,
+            bytes=manifest.bytes,
+            path=path,
+            difference=_compare(before, path),
+            hidden=manifest.hidden,
+            unshowable=manifest.unshowable,
+        )
 
     return take
 

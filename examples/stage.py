@@ -1,6 +1,6 @@
-"""The stage of the demo, of the benchmarks and of the end-to-end tests: an object store and an embedded Forebay.
+"""The stage of the demo, of the benchmarks and of the end-to-end tests: an embedded Forebay in a process of its own.
 
-Both are real processes, on loopback, on random ports, and end with their context.
+On loopback, on random ports, and gone with its context. The store beside it is benchmarks/objectstore.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -24,41 +23,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), **extra}
-
-
-class Origin:
-    """The object store as its own process."""
-
-    def __init__(
-        self, dialect: str, root: Path, first_byte: str, rate: str, keys: tuple[str, str] | None = None
-    ) -> None:
-        command = [sys.executable, "-m", "benchmarks.objectstore", "--dialect", dialect, "--root", str(root)]
-        command += ["--first-byte", first_byte, "--rate", rate, "--until-eof"]
-        secrets = {"OBJECTSTORE_CREDENTIALS": ":".join(keys)} if keys else {}
-        self._process = subprocess.Popen(
-            command, env=_environment(secrets), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self._process.stdout is not None
-        self.url: str = json.loads(self._process.stdout.readline())["url"]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def call(self, what: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The store's own control endpoint: stats, reset, rule, put."""
-        payload = json.dumps(body).encode() if body is not None else None
-        with urllib.request.urlopen(urllib.request.Request(f"{self.url}/-/{what}", data=payload), timeout=30) as answer:
-            return json.loads(answer.read() or b"null")
-
-    def sent(self) -> int:
-        """Bytes of object bodies sent so far."""
-        return int(self.call("stats")["sent"])
-
-    def close(self) -> None:
-        self._process.communicate(timeout=30)
 
 
 class Embedded:

@@ -124,6 +124,7 @@ class SnapshotStatus(_Part):
     bytes: int
     taken_at: str
     hidden: int = 0
+    unshowable: int = 0
 
 
 class WorkersStatus(_Part):

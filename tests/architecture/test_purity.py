@@ -12,6 +12,7 @@ EDGES = {
     "cache_engine/discovery.py",
     "cache_engine/worker_process.py",
     "dataset_controller/cli.py",
+    "dataset_controller/clusters/local/leash.py",
 }
 """Besides every commands.py: where the environment may be read."""
 PURE = (

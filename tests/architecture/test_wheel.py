@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,10 @@ OPTIONAL = {"kubernetes", "torch", "s3fs", "ossfs", "oss2", "botocore"}
 
 
 def run(*command: str | Path, stdin: str = "", cwd: Path | None = None) -> str:
-    done = subprocess.run([str(c) for c in command], input=stdin, cwd=cwd, capture_output=True, text=True, timeout=600)
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(c) for c in command], input=stdin, cwd=cwd, env=alone, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

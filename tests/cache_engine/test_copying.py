@@ -120,6 +120,12 @@ def test_names_that_would_climb_or_are_odd_are_copied_under_their_shown_names(tm
     }
 
 
+def test_a_directory_without_a_name_stays_apart_from_the_one_above_it(tmp_path: Path) -> None:
+    publish("slashes", {"x/y": b"one", "x//y": b"two", "x///y": b"three"})
+    assert copy(connect("slashes"), "x", tmp_path / "t").files == 3
+    assert files(tmp_path / "t") == {"y": b"one", "\uff0500/y": b"two", "\uff0500/\uff0500/y": b"three"}
+
+
 def test_what_no_directory_can_show_is_reported(tmp_path: Path) -> None:
     publish("hidden", {"foo": b"I am foo", "foo/bar": b"bar", "dir/": b"", "n" * 300: b"long"})
     done = copy(connect("hidden"), "", tmp_path / "t")

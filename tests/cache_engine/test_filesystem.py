@@ -226,6 +226,7 @@ def test_existence_of_what_is_there_and_what_is_not(fs: ForebayFileSystem) -> No
         for ask in (fs.info, fs.ls):
             with pytest.raises(FileNotFoundError):
                 ask(path)
+    assert not fs.exists("birds/owls//barn.csv") and not fs.isfile("birds/../birds/readme.txt")
     assert fs.exists("birds") and fs.isdir("birds") and fs.isdir("")
     with pytest.raises(FileNotFoundError, match="directory"):
         fs.open("birds/owls")

@@ -71,3 +71,11 @@ def test_a_mount_that_moves_in_the_list_changes_nothing_and_one_of_another_sourc
 def test_the_same_path_from_a_mount_of_another_depth_is_changed(tmp_path: Path) -> None:
     old = build(tmp_path, ("s3://1", "", plain([b"a/x"])))
     assert told(old, build(tmp_path, ("s3://1", "a", plain([b"x"])))) == ([], [b"a/x"], [])
+
+
+@pytest.mark.case("A19")
+def test_one_multipart_etag_among_packed_ones_is_one_change(tmp_path: Path) -> None:
+    before = plain([b"%03d" % at for at in range(500)])
+    after = before | {b"007": Stat(7, 'etag:"9b2cf535f27731c974343645a3985328-3"')}
+    old, new = build(tmp_path, ("s3://b", "", before)), build(tmp_path, ("s3://b", "", after))
+    assert told(old, new) == ([], [b"007"], []) == told(new, old)

@@ -30,7 +30,10 @@ def test_pieces_cover_the_range_once_and_each_can_be_vouched_for(size: int, data
 
 def test_one_connection_asks_whole_spans_and_several_share_the_work() -> None:
     assert pieces_of(0, 2 * SPAN, 2 * SPAN, piece_size(2 * SPAN, 1, RUN)) == [(0, SPAN), (SPAN, 2 * SPAN)]
-    assert len(pieces_of(0, SPAN, SPAN, piece_size(SPAN, 8, RUN))) == 4
+    assert len(pieces_of(0, SPAN, SPAN, piece_size(SPAN, 4, RUN))) == 4
+    assert piece_size(SPAN, 8, RUN) == SPAN // 8
+    assert piece_size(1, 8, RUN) == 4 * BLOCK
+    assert piece_size(100 * SPAN, 8, RUN) == RUN
 
 
 def test_a_batch_ends_at_64_files_or_4_mib() -> None:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cache_engine.readahead import SequentialWindow
 from cache_engine.sizes import KIB, MIB
 
 
-def test_sequential_fetches_double_from_one_mebibyte_to_64() -> None:
+def windows(seconds: Callable[[int], float], count: int) -> list[int]:
+    """MiB of the windows of a sequential reader, where a fetch of n MiB takes `seconds(n)`."""
     window, offset, sizes = SequentialWindow(), 0, []
-    for _ in range(9):
+    for _ in range(count):
         wanted = window.next(offset, 64 * KIB)
+        window.landed(wanted, seconds(wanted // MIB))
         sizes.append(wanted // MIB)
         offset += wanted
-    assert sizes == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+    return sizes
+
+
+def test_sequential_fetches_double_from_one_mebibyte_to_64_where_latency_costs() -> None:
+    assert windows(lambda mib: 0.1 + mib / 480, 9) == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+
+
+def test_a_place_that_is_no_faster_with_larger_windows_keeps_the_small_ones() -> None:
+    assert windows(lambda mib: mib / 2000, 9) == [1, 2, 4, 8, 16, 32, 16, 16, 16]
+
+
+def test_the_window_stays_where_doubling_no_longer_pays() -> None:
+    assert windows(lambda mib: 0.02 + mib / 480, 9) == [1, 2, 4, 8, 16, 32, 64, 32, 32]
 
 
 def test_a_jump_fetches_exactly_what_is_asked_for() -> None:

@@ -15,13 +15,13 @@ from cache_engine.errors import ControllerUnavailable
 HEAVY = ("aiohttp", "fsspec", "fastapi", "pydantic", "uvicorn", "numpy", "asyncio", "ssl", "yaml", "crc32c")
 
 
-def test_the_public_names_are_open_datasets_and_every_error() -> None:
+def test_the_public_names_are_open_list_datasets_and_every_error() -> None:
     family = {
         name
         for name, kind in vars(errors).items()
         if isinstance(kind, type) and issubclass(kind, errors.CacheEngineError)
     }
-    assert set(cache_engine.__all__) == family | {"open", "datasets"}
+    assert set(cache_engine.__all__) == family | {"open", "list_datasets"}
     assert all(hasattr(cache_engine, name) for name in cache_engine.__all__)
 
 
@@ -36,4 +36,4 @@ def test_without_a_controller_the_error_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ControllerUnavailable, match="forebay up"):
         cache_engine.open("birds", api="http://127.0.0.1:9")
     with pytest.raises(ControllerUnavailable, match="forebay up"):
-        cache_engine.datasets(api="http://127.0.0.1:9")
+        cache_engine.list_datasets(api="http://127.0.0.1:9")

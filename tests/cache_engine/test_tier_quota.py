@@ -1,6 +1,7 @@
 import os
 import random
 import threading
+import tracemalloc
 
 import pytest
 from crc32c import crc32c
@@ -294,14 +295,31 @@ def writers(tier, objects, rounds, pause=lambda: None):
     return failures
 
 
+def read_vouched(directory, obj):
+    """Every block that a voucher on the disk vouches for is there (its CRC is compared)."""
+    cell = LocalCells(directory).open(obj)
+    for block in range(block_count(obj.size)) if cell else ():
+        start, stop = block * BLOCK, min(obj.size, (block + 1) * BLOCK)
+        if cell.has(start, stop):
+            cell.readinto(memoryview(bytearray(stop - start)), start)
+    if cell:
+        cell.close()
+
+
 def mixed_objects():
-    return [an_object(str(number), size) for number in range(12) for size in (5000, BLOCK, 5 * BLOCK)]
+    return [an_object(str(number), size) for number in range(12) for size in (5000, BLOCK, 7 * BLOCK)]
 
 
 def test_many_writers_keep_to_the_quota_with_right_bytes(make_tier, tmp_path):
     tier = make_tier(12 * BLOCK)
     seen = []
-    together = threading.Barrier(6, action=lambda: seen.append((disk_bytes(tmp_path), tier.used)))
+
+    def look():
+        seen.append((disk_bytes(tmp_path), tier.used))
+        for obj in mixed_objects():
+            read_vouched(tmp_path, obj)
+
+    together = threading.Barrier(6, action=look)
     assert not writers(tier, mixed_objects(), 40, together.wait)
     assert all(on_disk <= used <= tier.quota for on_disk, used in seen)
     assert tier.stats().counts["evicted"] > 0
@@ -329,3 +347,46 @@ def test_a_disk_that_counts_every_byte_at_every_moment_sees_the_quota_kept(small
     assert not failures
     assert 8 * BLOCK < worst[0] <= tier.quota + 2 * PAGE  # the lock file and the root
     tier.close()
+
+
+@pytest.mark.case("B05")
+def test_eight_writers_of_fifty_cells_each_leave_four_hundred_and_no_temporary_file(make_tier, tmp_path):
+    tier = make_tier(64 * BLOCK)
+    start = threading.Barrier(8)
+
+    def work(writer):
+        start.wait()
+        for number in range(50):
+            assert fill(tier, an_object(f"{writer}/{number}", 2000), label="uid")
+
+    threads = [threading.Thread(target=work, args=(writer,)) for writer in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list(tier.objects("uid"))) == 400
+    names = [name for _, _, files in os.walk(tmp_path / "cells") for name in files]
+    assert len(names) == 800
+    assert not [name for name in names if name.endswith(".tmp")]
+    assert tier.held("uid") == 400 * 2000
+
+
+@pytest.mark.case("B17")
+def test_a_cell_costs_less_than_two_kibibytes_of_memory(make_tier):
+    tier = make_tier(64 * BLOCK)
+    objects = [an_object(f"train/{number:08d}.jpg", 1) for number in range(1500)]
+    tracemalloc.start()
+    for obj in objects[:500]:
+        fill(tier, obj, label="uid")
+    before = tracemalloc.get_traced_memory()[0]
+    for obj in objects[500:]:
+        fill(tier, obj, label="uid")
+    grown = tracemalloc.get_traced_memory()[0] - before
+    for _ in range(2):
+        settled = tracemalloc.get_traced_memory()[0]
+        for obj in objects[500:]:
+            assert held_blocks(tier, obj) == [0]
+    again = tracemalloc.get_traced_memory()[0] - settled
+    tracemalloc.stop()
+    assert grown < 2048 * 1000
+    assert again < 50 * 1000

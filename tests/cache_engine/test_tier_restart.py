@@ -238,7 +238,9 @@ sys.stdin.read()
         assert line_of(writer) == "half"
         writer.kill()
         writer.wait()
+    assert disk_bytes(tmp_path) > 2 * BLOCK
     tier = opened(tmp_path)
+    assert disk_bytes(tmp_path) <= tier.used < 2 * BLOCK
     assert held_blocks(tier, obj) == [0]
     assert fill(tier, obj)
     assert held_blocks(tier, obj) == [0, 1, 2]
@@ -284,19 +286,27 @@ def test_kill_minus_nine_in_a_storm_of_writes_leaves_no_wrong_byte(tmp_path, see
     for obj in found:
         raw = voucher_path(tmp_path, obj).read_bytes()
         assert decode(raw, obj.cell_name).obj == obj
+    for obj in found:
         assert fill(tier, obj)
         with tier.lease(obj) as lease:
             assert os.pread(lease.fd, 1, 0) == bytes(body(obj, 0)[:1])
     tier.close()
 
 
-def test_the_use_of_a_directory_ends_with_its_tier(tmp_path):
-    obj = an_object("k", 1000)
+def test_a_lease_that_outlives_its_tier_reads_on_and_writes_nothing(tmp_path):
+    obj, late = an_object("k", 2 * BLOCK), an_object("late", 1000)
     first = opened(tmp_path)
-    with first.lease(obj) as lease:
-        assert put(lease, obj, 0)
-        lease.vouch()
+    fill(first, obj, [0])
+    lease = first.lease(obj)
     first.close()
     second = opened(tmp_path)
+    used = second.used
+    assert os.pread(lease.fd, BLOCK, 0) == body(obj, 0)
+    if put(lease, obj, 1):
+        lease.vouch()
+    assert not fill(first, late)
+    lease.close()
     assert held_blocks(second, obj) == [0]
+    assert second.used == used
+    assert decode(voucher_path(tmp_path, obj).read_bytes(), obj.cell_name).present == b"\x01\x00"
     second.close()

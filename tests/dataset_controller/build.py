@@ -3,8 +3,9 @@
 from typing import Any
 
 from cache_engine.access import Access
-from dataset_controller.observed import Failure, Observed, Snapshot, Taking, WorkerSeen
+from dataset_controller.observed import Failure, Observed, Snapshot, Taking
 from dataset_controller.resources import Dataset, read_dataset
+from dataset_controller.worker_seen import WorkerSeen
 
 NOW = 1_000_000.0
 URL = "file:///data"

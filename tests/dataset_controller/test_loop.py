@@ -23,8 +23,10 @@ class Looks:
         self._again = again
 
     async def __call__(self, name: str) -> float | None:
-        self.running[name] += 1
-        self.most = max(self.most, self.running[name])
+        async with self.looked:
+            self.running[name] += 1
+            self.most = max(self.most, self.running[name])
+            self.looked.notify_all()
         await self.gate.wait()
         self.running[name] -= 1
         async with self.looked:
@@ -33,6 +35,10 @@ class Looks:
         if self.seen[name] <= self._fails:
             raise ValueError(f"look {self.seen[name]} at {name}")
         return self._again
+
+    async def until_running(self, count: int) -> None:
+        async with self.looked:
+            await asyncio.wait_for(self.looked.wait_for(lambda: self.running.total() >= count), 5)
 
     async def until(self, name: str, count: int) -> None:
         async with self.looked:
@@ -44,8 +50,7 @@ async def test_ten_triggers_during_a_look_are_one_more_look() -> None:
     loop = Loop(looks)
     looks.gate.clear()
     loop.trigger("a")
-    while not looks.running["a"]:
-        await asyncio.sleep(0)
+    await looks.until_running(1)
     for _ in range(10):
         loop.trigger("a")
     looks.gate.set()
@@ -60,8 +65,7 @@ async def test_objects_do_not_wait_for_each_other() -> None:
     looks.gate.clear()
     for name in ("a", "b"):
         loop.trigger(name)
-    while looks.running.total() < 2:
-        await asyncio.sleep(0)
+    await looks.until_running(2)
     looks.gate.set()
     await loop.close()
     assert looks.seen == {"a": 1, "b": 1}

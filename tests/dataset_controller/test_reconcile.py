@@ -194,9 +194,19 @@ def test_transition_times_move_only_with_the_condition() -> None:
     later = observed(DEMO, now=NOW + 60, conditions=tuple(early.conditions))
     assert status_of(later).conditions == early.conditions
     ready = status_of(replace(later, snapshot=snapshot(DEMO)))
-    moved = {one.type for one, before in zip(ready.conditions, early.conditions, strict=True)
-             if one.last_transition_time != before.last_transition_time}  # fmt: skip
-    assert moved == {"Ready", "SnapshotTaken", "SnapshotCurrent"}
+    before = {one.type: one.last_transition_time for one in early.conditions}
+    moved = {one.type for one in ready.conditions if before.get(one.type) != one.last_transition_time}
+    assert moved == {"Ready", "SnapshotTaken", "SnapshotCurrent", "NamesShown"}
+
+
+@pytest.mark.case("A07")
+@pytest.mark.parametrize(("hidden", "unshowable"), [(2, 0), (0, 3)])
+def test_files_that_no_directory_shows_are_counted_in_a_condition(hidden: int, unshowable: int) -> None:
+    seen = observed(DEMO, snapshot=snapshot(DEMO, hidden=hidden, unshowable=unshowable))
+    status = status_of(seen)
+    assert reasons(status)["NamesShown"] == ("False", "SomeNotShown")
+    message = next(one.message for one in status.conditions if one.type == "NamesShown")
+    assert message.startswith(f"{hidden + unshowable} of 10 files are in no directory: {hidden} have the name of a")
 
 
 def test_a_deleted_dataset_is_forgotten() -> None:

@@ -124,7 +124,8 @@ class FakeControl:
             self.reports.setdefault(path.split("/")[3], []).append(report)
             self._changed.notify_all()
             epochs = {name: access.epoch for name, access in self._documents.items()}
-            return 200, json.dumps({"epochs": epochs, "interval": self.interval}).encode()
+            uids = {name: access.uid for name, access in self._documents.items()}
+            return 200, json.dumps({"epochs": epochs, "uids": uids, "interval": self.interval}).encode()
 
 
 def _refusal(status: int, error: str, message: str) -> tuple[int, bytes]:

@@ -16,7 +16,7 @@ from typing import Any
 from cache_engine.errors import InvalidValue, NotFound
 from dataset_controller.clusters.local.process import Command, Report, WorkerPlace, WorkerProcess
 from dataset_controller.clusters.local.supervision import next_step
-from dataset_controller.observed import WorkerSeen
+from dataset_controller.worker_seen import WorkerSeen
 
 TICK = 0.1
 """Seconds between looks at the processes: half the shortest back-off."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from dataset_controller.clusters.local import leash, supervision
 from dataset_controller.clusters.local.supervision import Seen
-from dataset_controller.observed import WorkerState
+from dataset_controller.worker_seen import WorkerState
 
 _log = logging.getLogger(__name__)
 

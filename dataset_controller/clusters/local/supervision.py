@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dataset_controller.observed import WorkerState
+from dataset_controller.worker_seen import WorkerState
 
 SILENT_AFTER = 3.0
 """Seconds without a heartbeat (they come each second) until a worker is not ready."""

@@ -1,15 +1,19 @@
 """The controller's own verbs, with `up` starting the stand-ins."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cache_engine.errors import InvalidValue, MissingCredential
 from dataset_controller import commands
-from dataset_controller.admission import Checks
 from dataset_controller.clusters.local.process import WorkerPlace
 from dataset_controller.serve import Outside
-from tests.dataset_controller.fake_forebay.listing import take_directory
+
+if TYPE_CHECKING:
+    from dataset_controller.admission import Checks
+    from dataset_controller.snapshots import Take
 
 
 def worker(place: WorkerPlace) -> list[str]:
@@ -30,12 +34,20 @@ def checks(environ: Mapping[str, str]) -> Checks:
             if "env" in reference and reference["env"] not in environ:
                 raise MissingCredential(f"{name} refers to the variable {reference['env']}, which is not set")
 
+    from dataset_controller.admission import Checks
+
     return Checks(url, credentials)
+
+
+def take(environ: Mapping[str, str]) -> Take:
+    from tests.dataset_controller.fake_forebay.listing import take_directory
+
+    return take_directory
 
 
 OUTSIDE = Outside(
     command=worker,
-    take=lambda environ: take_directory,
+    take=take,
     checks=checks,
     program=(sys.executable, "-m", "tests.dataset_controller.fake_forebay"),
 )

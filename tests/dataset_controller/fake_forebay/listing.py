@@ -7,23 +7,15 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from cache_engine.access import MountAccess
-from cache_engine.errors import AccessDenied, CacheEngineError, SourceUnavailable
+from cache_engine.errors import AccessDenied, SourceUnavailable
+from cache_engine.snapshot import EmptySnapshot, ListingCutShort
 from dataset_controller.snapshots import Difference, Listed
-
-
-class EmptySnapshot(CacheEngineError):
-    """Stands for cache_engine.snapshot.EmptySnapshot."""
-
-
-class TruncatedListing(SourceUnavailable):
-    """The listing ended early."""
-
 
 OUTCOME = ".outcome"
 FAILURES = {
     "denied": AccessDenied("the source refuses to list"),
     "down": SourceUnavailable("the source does not answer"),
-    "truncated": TruncatedListing("the listing ended after 3 files"),
+    "truncated": ListingCutShort("the listing ended after 3 files", 3),
 }
 
 
