@@ -14,7 +14,7 @@ from typing import Protocol
 from crc32c import crc32c
 
 from cache_engine.block import BLOCK, RUN, ObjectId, block_length
-from cache_engine.errors import CacheEngineError, WorkerUnavailable
+from cache_engine.errors import CacheEngineError, SourceUnavailable, WorkerUnavailable
 from cache_engine.flights import Flight, Flights
 from cache_engine.lease import Lease
 from cache_engine.metrics import WorkerMetrics
@@ -94,7 +94,8 @@ class Filler:
         try:
             for block in flight.run:
                 view = self._buffer()[: block_length(obj.size, block)]
-                stream.readinto(view)
+                if stream.readinto(view) != len(view):
+                    raise SourceUnavailable(f"the bytes of {obj.key!r} ended inside block {block}; try again")
                 if not lease.write(block, view, crc32c(view)) and not self._write_late(lease, block, view):
                     raise NoRoom(f"block {block} could not be written to the cache directory")
                 self._metrics.filled(len(view))
@@ -126,7 +127,9 @@ def read_past(origin: Origin, obj: ObjectId, start: int, stop: int) -> bytearray
         stream = origin.read(obj, start, stop)
         try:
             for offset in range(0, len(body), BLOCK):
-                stream.readinto(memoryview(body)[offset : offset + BLOCK])
+                view = memoryview(body)[offset : offset + BLOCK]
+                if stream.readinto(view) != len(view):
+                    raise SourceUnavailable(f"the bytes of {obj.key!r} ended before byte {stop}; try again")
         finally:
             stream.close()
     return body

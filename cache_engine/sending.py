@@ -11,16 +11,17 @@ import asyncio
 import errno
 import os
 import select
+import socket
 import threading
 from collections.abc import Iterable
 
 from aiohttp import web
 
-from cache_engine.block import BLOCK
+from cache_engine.block import BLOCK, blocks_of
 from cache_engine.lease import Lease
 
 STALLED = 60.0
-"""Seconds without a byte taken after which a reader of a batch is given up."""
+"""Seconds without a byte taken after which a reader is given up: its lease must not hold room for ever."""
 Piece = tuple[int, int] | bytes | bytearray
 """(descriptor, length from its start), or the bytes themselves."""
 _local = threading.local()
@@ -36,19 +37,33 @@ class _Descriptor:
         return self._fd
 
 
-async def send_range(response: web.StreamResponse, request: web.Request, lease: Lease, start: int, stop: int) -> None:
-    """Bytes [start, stop) of a cell as the body of a prepared response.
+async def send_cell(request: web.Request, lease: Lease, start: int, stop: int) -> None:
+    """Bytes [start, stop) of a cell into the body of a prepared response.
 
-    Raises ConnectionResetError where the reader went away.
+    Raises ConnectionResetError where the reader went away, or took nothing for `STALLED` seconds, or where the
+    cell turned out to be shorter than its voucher says: then the connection is cut, and what is bad is dropped.
     """
     transport = request.transport
-    if transport is None:
+    if transport is None or transport.is_closing():
         raise ConnectionResetError("the reader went away")
     loop = asyncio.get_running_loop()
+    sock = transport.get_extra_info("socket")
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(STALLED * 1000))
     if not in_page_cache(lease.fd, start, stop):
         await asyncio.to_thread(read_ahead, lease.fd, start, stop)
-    await loop.sendfile(transport, _Descriptor(lease.fd), start, stop - start)  # type: ignore[arg-type]
-    await response.write_eof()
+    try:
+        sent = await loop.sendfile(transport, _Descriptor(lease.fd), start, stop - start)  # type: ignore[arg-type]
+    except RuntimeError as exc:  # the loop's word for a transport that closes
+        raise ConnectionResetError("the reader went away") from exc
+    if sent != stop - start:
+        transport.abort()
+        await asyncio.to_thread(_drop_damaged, lease, blocks_of(start, stop))
+        raise ConnectionResetError(f"cell {lease.cell_name[:8]} ended after {sent} of {stop - start} bytes")
+
+
+def _drop_damaged(lease: Lease, blocks: range) -> None:
+    for block in blocks:
+        lease.recheck(block)
 
 
 def in_page_cache(fd: int, start: int, stop: int) -> bool:

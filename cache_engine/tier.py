@@ -103,6 +103,7 @@ class DiskTier:
         for cell in cells:
             with self.table.lock:
                 rest = cell.labels_without(label)
+                rest.pop("", None)  # nobody's label alone keeps nothing: an old snapshot of that Dataset was read
                 if rest:
                     self.table.relabel(cell, rest)
             if not rest:
@@ -160,8 +161,6 @@ class DiskTier:
         except OSError:
             pass  # no mark: the next start compares every CRC
         self._directory.disown()
-
-    # For leases
 
     def leave(self, cell: Cell, pinned: set[int]) -> None:
         """A lease closes."""

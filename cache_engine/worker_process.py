@@ -20,7 +20,7 @@ from aiohttp import web
 from cache_engine.config import WorkerConfig
 from cache_engine.control import Control
 from cache_engine.directory import boot_id
-from cache_engine.errors import CacheEngineError, ControllerUnavailable, NotFound
+from cache_engine.errors import CacheEngineError
 from cache_engine.server import WorkerServer
 from cache_engine.worker import Worker
 
@@ -67,17 +67,20 @@ async def _beat(worker: Worker, url: str) -> None:
     while True:
         try:
             interval = await asyncio.to_thread(_beat_once, worker, control, url)
-        except (ControllerUnavailable, NotFound) as exc:
+        except (CacheEngineError, KeyError, TypeError, ValueError) as exc:
             log.warning("heartbeat of worker %s not taken: %s", worker.id, exc)
         await asyncio.to_thread(worker.tier.tidy)
         await asyncio.sleep(interval)
 
 
 def _beat_once(worker: Worker, control: Control, url: str) -> float:
-    answer = control.heartbeat(worker.id, worker.report(url, os.getpid()))
-    worker.datasets.follow(answer["epochs"], worker.superseded, worker.gone)
-    if "uids" in answer:
-        worker.sweep(set(answer["uids"].values()))
+    report = worker.report(url, os.getpid())
+    try:
+        answer = control.heartbeat(worker.id, report)
+    except CacheEngineError:
+        worker.changed.update(report["changed"])
+        raise
+    worker.follow(answer["epochs"], answer.get("uids"))
     return float(answer.get("interval", HEARTBEAT))
 
 
