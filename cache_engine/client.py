@@ -80,6 +80,8 @@ class Client:
         return self._reader
 
     def _open_manifest(self) -> Manifest:
+        if self.config.shared:
+            return open_manifest(self.access, self.control, Path(self.config.shared))
         with tempfile.TemporaryDirectory(prefix="forebay-") as scratch:
             return open_manifest(self.access, self.control, Path(scratch))
 
