@@ -12,8 +12,9 @@ from itertools import islice
 
 from cache_engine import wire
 from cache_engine.block import BLOCK, ObjectId
-from cache_engine.errors import CacheEngineError
+from cache_engine.errors import CacheEngineError, CorruptBlock
 from cache_engine.fresh_bytes import fresh_bytes
+from cache_engine.peers import BadBlock
 from cache_engine.pieces import batches_of
 from cache_engine.reader import Reader
 
@@ -74,9 +75,12 @@ class ManyRead:
             obj = self._object(slot)
             body = None
             if obj.size <= BLOCK:
-                for cells in membership.cells(membership.ring.owners(obj, 0, count)):
-                    if (body := cells.read_small(obj)) is not None:
-                        break
+                try:
+                    for cells in membership.cells(membership.ring.owners(obj, 0, count)):
+                        if (body := cells.read_small(obj)) is not None:
+                            break
+                except CorruptBlock:
+                    self._reader.stats.bad_blocks += 1
             if body is None:
                 left.append(slot)
             else:
@@ -132,6 +136,8 @@ class ManyRead:
                 done += 1
                 if isinstance(answer, CacheEngineError):
                     left.append(slot)
+                    if isinstance(answer, BadBlock):
+                        reader.report(membership.peer(name), self._indices[slot], answer)
                 else:
                     self.results[slot], origin = answer
                     sizes[origin] += self._object(slot).size
