@@ -245,7 +245,7 @@ class Reader:
             except CacheEngineError as exc:
                 if not isinstance(exc, SOURCE_SAID):
                     self.passed_over(membership, name, exc)
-                failure = max(failure, exc, key=_telling)
+                failure = max(exc, failure, key=_telling)  # of equals the newer one
             else:
                 self.stats.add(origin, len(view))
                 return None
