@@ -104,6 +104,8 @@ class Peer:
             table = bytearray(wire.rows_length(len(indices)))
             _fill(response, memoryview(table), self.member.id)
             for index, row in zip(indices, wire.unpack_rows(table), strict=True):
+                if row.size > BLOCK:
+                    raise WorkerUnavailable(f"worker {self.member.id} announces {row.size} bytes in a batch")
                 body, view = fresh_bytes(row.size)
                 _fill(response, view, self.member.id)
                 if row.code in wire.BATCH_ORIGINS:

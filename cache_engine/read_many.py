@@ -12,8 +12,9 @@ from itertools import islice
 
 from cache_engine import wire
 from cache_engine.block import BLOCK, ObjectId
-from cache_engine.errors import CacheEngineError
+from cache_engine.errors import CacheEngineError, CorruptBlock
 from cache_engine.fresh_bytes import fresh_bytes
+from cache_engine.peers import BadBlock
 from cache_engine.pieces import batches_of
 from cache_engine.reader import Reader
 
@@ -69,8 +70,12 @@ class ManyRead:
         left = []
         size = 0
         for slot in slots:
-            cell = known.get(self._indices[slot])
-            body = cell.read() if cell else self._find_local(slot)
+            try:
+                cell = known.get(self._indices[slot])
+                body = cell.read() if cell else self._find_local(slot)
+            except CorruptBlock:
+                self._reader.stats.bad_blocks += 1
+                body = None
             if body is None:
                 left.append(slot)
             else:
@@ -138,6 +143,8 @@ class ManyRead:
                 done += 1
                 if isinstance(answer, CacheEngineError):
                     left.append(slot)
+                    if isinstance(answer, BadBlock):
+                        reader.report(membership.peer(name), self._indices[slot], answer)
                 else:
                     self.results[slot], origin = answer
                     sizes[origin] += self._object(slot).size

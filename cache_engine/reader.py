@@ -20,10 +20,12 @@ from cache_engine.access import Access, Member
 from cache_engine.block import ObjectId
 from cache_engine.config import ReaderConfig
 from cache_engine.errors import (
+    AccessDenied,
     CacheEngineError,
     CorruptBlock,
-    NotFound,
+    ObjectChanged,
     SourceUnavailable,
+    UnsupportedSource,
     WorkerUnavailable,
 )
 from cache_engine.local_cells import LocalCells, SmallCell
@@ -34,6 +36,11 @@ from cache_engine.ring import Ring
 from cache_engine.source import Source
 
 SMALL_CELLS = 1 << 17
+"""Small cells of this host that a reader remembers at the most."""
+BEFORE_SOURCE = 2
+"""Workers that are asked beside the owners before the source is; all of them where this process cannot read it."""
+SOURCE_SAID = (SourceUnavailable, ObjectChanged)
+"""Every worker would hear the same from the source: the others are asked only for what they hold already."""
 
 
 @dataclass(slots=True)
@@ -98,7 +105,7 @@ class Membership:
         """(member, whether it is a stand-in that asks nobody else), in the order to ask."""
         owners = list(ranked[: self.access.owners])
         first = [self._near.id] if self._near and self._keeps_near(owners) else []
-        rest = [name for name in ranked[len(owners) : len(owners) + 2] if name not in first]
+        rest = [name for name in ranked[len(owners) :] if name not in first]
         order = [(name, False) for name in (*first, *owners)] + [(name, True) for name in rest]
         now = self._clock()
         return sorted(order, key=lambda item: self._avoid.get(item[0], 0.0) > now)
@@ -189,10 +196,29 @@ class Reader:
         ranked = membership.ring.owners(obj, start, len(membership.members)) if membership.members else []
         if self._pull_local(obj, view, start, membership.cells(ranked)):
             return
-        failure = self._pull_workers(index, view, start, membership, ranked)
+        order = membership.candidates(ranked)
+        first = membership.access.owners + BEFORE_SOURCE
+        failure = self._pull_workers(index, view, start, membership, order[:first])
         if failure is None:
             return
-        self._pull_source(index, obj, view, start, failure)
+        source = self._own_source(index, failure)
+        if isinstance(source, CacheEngineError):
+            if self._pull_workers(index, view, start, membership, order[first:]) is not None:
+                raise source
+        else:
+            self._pull_source(source, obj, view, start)
+
+    def _own_source(self, index: int, failure: CacheEngineError) -> Source | CacheEngineError:
+        """The source itself, where this process may read it and it may have the bytes; else what to raise."""
+        if not self.config.source or isinstance(failure, ObjectChanged):
+            return failure
+        try:
+            return self._sources(self.manifest.mount(index))
+        except CacheEngineError as exc:
+            kind = CorruptBlock if isinstance(failure, CorruptBlock) else type(failure)
+            chained = kind(f"{failure}; and the source cannot be read from here: {exc}")
+            chained.__cause__ = exc
+            return chained
 
     def _pull_local(self, obj: ObjectId, view: memoryview, start: int, places: Sequence[LocalCells]) -> bool:
         for cells in places:
@@ -211,21 +237,25 @@ class Reader:
         return False
 
     def _pull_workers(
-        self, index: int, view: memoryview, start: int, membership: Membership, ranked: Sequence[str]
+        self,
+        index: int,
+        view: memoryview,
+        start: int,
+        membership: Membership,
+        order: Sequence[tuple[str, bool]],
     ) -> CacheEngineError | None:
-        """None once the view is filled; else why no worker had it."""
+        """None once the view is filled; else the most telling reason why no worker had it."""
         failure: CacheEngineError = WorkerUnavailable(f"Dataset {membership.access.dataset} has no worker")
-        for name, stand_in in membership.candidates(ranked):
+        for name, stand_in in order:
             flags = [wire.HOP] if stand_in else []
-            if isinstance(failure, SourceUnavailable):
+            if isinstance(failure, SOURCE_SAID):
                 flags.append(wire.HELD)
             try:
                 origin = self._ask(membership.peer(name), index, view, start, flags)
-            except (WorkerUnavailable, NotFound, CorruptBlock) as exc:
-                self.passed_over(membership, name, exc)
-                failure = failure if isinstance(failure, SourceUnavailable) else exc
-            except SourceUnavailable as exc:
-                failure = exc
+            except CacheEngineError as exc:
+                if not isinstance(exc, SOURCE_SAID):
+                    self.passed_over(membership, name, exc)
+                failure = max(exc, failure, key=_telling)  # of equals the newer one
             else:
                 self.stats.add(origin, len(view))
                 return None
@@ -240,22 +270,18 @@ class Reader:
 
     def _ask(self, peer: Peer, index: int, view: memoryview, start: int, flags: Sequence[str]) -> str:
         """One worker; a block that came damaged is reported to it and asked for once more."""
-        path = self.path(index)
         try:
-            return peer.get(path, view, start, flags)
+            return peer.get(self.path(index), view, start, flags)
         except BadBlock as exc:
-            self.stats.bad_blocks += 1
-            peer.call("POST", f"{path}/bad?block={exc.block}")
-        return peer.get(path, view, start, flags)
+            self.report(peer, index, exc)
+        return peer.get(self.path(index), view, start, flags)
 
-    def _pull_source(self, index: int, obj: ObjectId, view: memoryview, start: int, failure: CacheEngineError) -> None:
-        """The source itself, where this process may."""
-        if not self.config.source:
-            raise failure
-        try:
-            source = self._sources(self.manifest.mount(index))
-        except CacheEngineError as exc:
-            raise type(failure)(f"{failure}; and the source cannot be read from here: {exc}") from exc
+    def report(self, peer: Peer, index: int, bad: BadBlock) -> None:
+        """Tell the worker, which compares the block for itself and drops it."""
+        self.stats.bad_blocks += 1
+        peer.call("POST", f"{self.path(index)}/bad?block={bad.block}")
+
+    def _pull_source(self, source: Source, obj: ObjectId, view: memoryview, start: int) -> None:
         stream = source.read(obj, start, start + len(view))
         try:
             if stream.readinto(view) != len(view):
@@ -268,3 +294,11 @@ class Reader:
         if self._threads is not None and self._threads[0] == os.getpid():
             self._threads[1].shutdown(wait=True, cancel_futures=True)
         self.membership.close()
+
+
+def _telling(error: CacheEngineError) -> int:
+    """Which of several workers' failures the caller should see: what was said of the object, then of the worker."""
+    return next((rank for kind, rank in _TELLING if isinstance(error, kind)), 0)
+
+
+_TELLING = ((ObjectChanged, 4), (SourceUnavailable, 3), (AccessDenied, 2), (UnsupportedSource, 2), (CorruptBlock, 1))

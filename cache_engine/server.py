@@ -35,6 +35,8 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = logging.getLogger("forebay.worker")
 FILL_FILES = 4096
 """Files that one fill request may name."""
+HUNG_UP = 499
+"""What the metrics say of a request whose reader went away."""
 _INDEX = "{index:[0-9]{1,19}}"
 _request_id: ContextVar[str] = ContextVar("request id", default="-")
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,64}")
@@ -73,8 +75,10 @@ class WorkerServer:
             response = await handler(request)
         except CacheEngineError as exc:
             response = _refusal(exc)
-            if response.status >= 500:
+            if response.status not in (400, 404, 416):  # those are the asker's own affair
                 log.info("%s [%s] %s %s: %s", self._worker.id, _request_id.get(), request.method, request.path, exc)
+        except ConnectionError as exc:
+            response = _hung_up(request, exc)
         except web.HTTPException as exc:
             self._worker.metrics.answered(kind, exc.status)
             raise
@@ -239,6 +243,14 @@ def _refusal(error: CacheEngineError) -> web.Response:
     if isinstance(error, SourceThrottled) and error.retry_after:
         headers["Retry-After"] = str(max(1, round(error.retry_after)))
     return web.Response(status=wire.status_of(error), text=str(error) + "\n", headers=headers)
+
+
+def _hung_up(request: web.Request, error: ConnectionError) -> web.Response:
+    """The reader went away: nothing to say, nobody to say it to. A half body must not be followed by anything."""
+    log.debug("[%s] %s %s: %s", _request_id.get(), request.method, request.path, error)
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=HUNG_UP)
 
 
 async def _name_request(_: web.Request, response: web.StreamResponse) -> None:

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from aiohttp import web
 
@@ -25,6 +26,9 @@ from cache_engine.server import WorkerServer
 from cache_engine.worker import Worker
 
 log = logging.getLogger("forebay.worker")
+THREADS = 32
+"""Threads beside the loop, for what may wait: cold reads, proofs, reads past the cache, the controller. Python's
+own default is 6 on two cores: six slow sources would stop every batch."""
 HEARTBEAT = 1.0
 """Seconds between heartbeats until the controller names another interval."""
 
@@ -45,6 +49,8 @@ def _arguments(argv: Sequence[str]) -> WorkerConfig:
 
 async def serve(worker: Worker, stop: asyncio.Event) -> None:
     """Listen, say where, beat until `stop` is set, then end what is in flight."""
+    threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
+    asyncio.get_running_loop().set_default_executor(threads)
     server = WorkerServer(worker)
     runner = web.AppRunner(server.application(), access_log=None, handle_signals=False, shutdown_timeout=5.0)
     await runner.setup()
