@@ -101,7 +101,7 @@ def metrics_page() -> str:
 def cli_page() -> str:
     from dataset_controller.cli import PACKAGES, make_parser
 
-    return reference_pages.cli_page(reference_pages.verbs_of(make_parser(PACKAGES)))
+    return reference_pages.cli_page(reference_pages.verbs_of(make_parser(PACKAGES).verbs))
 
 
 FILES: dict[str, Callable[[], str]] = {

@@ -34,13 +34,13 @@ class Verb:
     arguments: tuple[Argument, ...]
 
 
-def verbs_of(parser: argparse.ArgumentParser) -> list[Verb]:
-    """All verbs in the order of --help. argparse has no public list of what was added to a parser."""
-    (choice,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return [_verb(name, verb) for name, verb in choice.choices.items()]
+def verbs_of(parsers: Mapping[str, argparse.ArgumentParser]) -> list[Verb]:
+    """What `cli.Parser.verbs` holds, in the order of --help."""
+    return [_verb(name, verb) for name, verb in parsers.items()]
 
 
 def _verb(name: str, parser: argparse.ArgumentParser) -> Verb:
+    # argparse has no public list of what was added to a parser
     shown = [one for one in parser._actions if one.help != argparse.SUPPRESS and one.dest != "help"]
     operands = [one for one in shown if not one.option_strings]
     options = [one for one in shown if one.option_strings]
