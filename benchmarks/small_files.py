@@ -129,7 +129,7 @@ def cold(
             yield_arms,
             at_least(5, of=peer),
             mirrored=False,
-            rounds=options.rounds // 2 or 1,
+            rounds=max(1, options.rounds // 3),
             notes={"files": size, "connections": CONNECTIONS, "peer": "cat of the list, s3fs's own concurrency (128)"},
         )
 
