@@ -7,8 +7,9 @@ Synchronous; `server.py` calls it in threads where it may have to load, and `kno
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,12 +17,14 @@ from cache_engine.access import Access, Member, MountAccess
 from cache_engine.block import ObjectId
 from cache_engine.control import Control
 from cache_engine.credentials import resolve
-from cache_engine.errors import NotFound, WorkerUnavailable
+from cache_engine.errors import CacheEngineError, NotFound, WorkerUnavailable
 from cache_engine.manifest import Manifest
+from cache_engine.manifest_shelf import ManifestShelf
 from cache_engine.ring import Ring
 from cache_engine.source import Source
 from cache_engine.sources import open_source
 
+_log = logging.getLogger("forebay.worker")
 OLD_SNAPSHOTS = 4
 """Earlier manifests kept open a Dataset: readers that have not refreshed yet still name them."""
 
@@ -40,13 +43,7 @@ def open_manifest(access: Access, control: Control, directory: Path) -> Manifest
         manifest = Manifest.open(Path(ref.path))
         if manifest.digest == ref.digest:
             return manifest
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    kept = directory / f"{ref.digest}.manifest"
-    fetched = not kept.is_file()
-    manifest = Manifest.open(control.fetch_manifest(ref, kept))
-    if fetched:
-        manifest.verify()
-    return manifest
+    return ManifestShelf(directory).fetch(ref, control)
 
 
 def holds(manifest: Manifest, obj: ObjectId) -> bool:
@@ -59,13 +56,32 @@ def holds(manifest: Manifest, obj: ObjectId) -> bool:
     return False
 
 
+class MountSources:
+    """The sources of one Dataset's mounts, opened at the first fetch: what is cached needs no credential.
+
+    Mutable: `_opened`, under `_lock`. `at` raises MissingCredential, InvalidValue, UnsupportedSource.
+    """
+
+    def __init__(self, mounts: tuple[MountAccess, ...], environ: Mapping[str, str]) -> None:
+        self._mounts = mounts
+        self._environ = environ
+        self._opened: list[Source] | None = None
+        self._lock = threading.Lock()
+
+    def at(self, mount: int) -> Source:
+        with self._lock:
+            if self._opened is None:
+                self._opened = open_mounts(self._mounts, self._environ)
+            return self._opened[mount]
+
+
 @dataclass(slots=True)
 class ServedDataset:
     """One Dataset as a worker serves it. Replaced whole on a new epoch, but for `manifests`."""
 
     access: Access
     ring: Ring
-    sources: list[Source]
+    sources: MountSources
     manifests: dict[str, Manifest] = field(default_factory=dict)
 
     def member(self, worker: str) -> Member | None:
@@ -109,47 +125,59 @@ class Datasets:
 
     def load(self, name: str, digest: str = "") -> ServedDataset:
         """The Dataset, asked of the controller if need be. Raises NotFound, ControllerUnavailable."""
-        with self._lock:
-            turn = self._loading.setdefault(name, threading.Lock())
-        with turn:
+        with self._turn(name):
             return self.known(name, digest) or self._renew(name)
 
+    def _turn(self, name: str) -> threading.Lock:
+        """One question to the controller a Dataset at a time."""
+        with self._lock:
+            return self._loading.setdefault(name, threading.Lock())
+
+    def all(self) -> list[ServedDataset]:
+        """Those that are loaded."""
+        return list(self._served.values())
+
     def _renew(self, name: str) -> ServedDataset:
+        """Ask the controller; the caller has the turn."""
         access = self._control.access(name)
         old = self._served.get(name)
         manifests = dict(list(old.manifests.items())[-OLD_SNAPSHOTS:]) if old and old.access.uid == access.uid else {}
         if access.snapshot and access.snapshot.digest not in manifests:
-            manifests[access.snapshot.digest] = open_manifest(access, self._control, self._directory)
-        if old and old.access.mounts == access.mounts:
-            sources = old.sources
-        else:
-            sources = open_mounts(access.mounts, self._environ)
+            manifests[access.snapshot.digest] = self._manifest(access)
+        same = old is not None and old.access.mounts == access.mounts
+        sources = old.sources if old and same else MountSources(access.mounts, self._environ)
         served = ServedDataset(access, Ring.of(access.members), sources, manifests)
         with self._lock:
             self._served[name] = served
         return served
 
-    def follow(
-        self,
-        epochs: Mapping[str, int],
-        superseded: Callable[[ServedDataset, ServedDataset], None],
-        gone: Callable[[ServedDataset], None],
-    ) -> None:
-        """Renew what a heartbeat showed to be newer; forget what is no longer a Dataset."""
+    def _manifest(self, access: Access) -> Manifest:
+        try:
+            return open_manifest(access, self._control, self._directory)
+        except CacheEngineError:
+            raise
+        except OSError as exc:
+            raise WorkerUnavailable(f"this worker cannot keep the manifest of {access.dataset}: {exc}") from exc
+
+    def follow(self, epochs: Mapping[str, int]) -> list[ServedDataset]:
+        """Renew what a heartbeat showed to be newer; forget, and return, what is no longer a Dataset."""
+        gone = []
         for name, served in list(self._served.items()):
             if name not in epochs:
                 with self._lock:
                     self._served.pop(name, None)
-                gone(served)
+                gone.append(served)
             elif epochs[name] > served.access.epoch:
-                self._follow_one(name, served, superseded)
+                self._follow_one(name, epochs[name])
+        return gone
 
-    def _follow_one(
-        self, name: str, served: ServedDataset, superseded: Callable[[ServedDataset, ServedDataset], None]
-    ) -> None:
-        try:
-            newer = self._renew(name)
-        except (NotFound, WorkerUnavailable):
-            return
-        if newer.digest != served.digest:
-            superseded(served, newer)
+    def _follow_one(self, name: str, epoch: int) -> None:
+        """What cannot be renewed goes on being served as it was known, and is tried again at the next heartbeat."""
+        with self._turn(name):
+            served = self._served.get(name)
+            if served is None or served.access.epoch >= epoch:
+                return  # a request came first
+            try:
+                self._renew(name)
+            except CacheEngineError as exc:
+                _log.warning("Dataset %s stays at epoch %d: %s", name, served.access.epoch, exc)

@@ -14,7 +14,7 @@ from typing import Protocol
 from crc32c import crc32c
 
 from cache_engine.block import BLOCK, RUN, ObjectId, block_length
-from cache_engine.errors import CacheEngineError, WorkerUnavailable
+from cache_engine.errors import CacheEngineError, SourceUnavailable, WorkerUnavailable
 from cache_engine.flights import Flight, Flights
 from cache_engine.lease import Lease
 from cache_engine.metrics import WorkerMetrics
@@ -72,7 +72,7 @@ class Filler:
         error: CacheEngineError | None = None
         try:
             with self.tier.lease(obj, label=label, near=near) as lease:
-                if not lease.reserve(flight.run):
+                if not lease.reserve(flight.run) and not lease.reserve(flight.run[:1]):
                     raise NoRoom(f"no room for {len(flight.run)} blocks in {self.tier!r}")
                 try:
                     self._receive(flight, lease, origin)
@@ -94,8 +94,9 @@ class Filler:
         try:
             for block in flight.run:
                 view = self._buffer()[: block_length(obj.size, block)]
-                stream.readinto(view)
-                if not lease.write(block, view, crc32c(view)):
+                if stream.readinto(view) != len(view):
+                    raise SourceUnavailable(f"the bytes of {obj.key!r} ended inside block {block}; try again")
+                if not lease.write(block, view, crc32c(view)) and not self._write_late(lease, block, view):
                     raise NoRoom(f"block {block} could not be written to the cache directory")
                 self._metrics.filled(len(view))
                 if block + 1 == flight.run.stop:
@@ -103,6 +104,10 @@ class Filler:
                 self.flights.land(flight, block)
         finally:
             stream.close()
+
+    def _write_late(self, lease: Lease, block: int, view: memoryview) -> bool:
+        """A block that was not reserved with its run: a tier smaller than a run takes what fits, block by block."""
+        return lease.reserve(range(block, block + 1)) and lease.write(block, view, crc32c(view))
 
     def _buffer(self) -> memoryview:
         view: memoryview | None = getattr(self._local, "view", None)
@@ -122,7 +127,9 @@ def read_past(origin: Origin, obj: ObjectId, start: int, stop: int) -> bytearray
         stream = origin.read(obj, start, stop)
         try:
             for offset in range(0, len(body), BLOCK):
-                stream.readinto(memoryview(body)[offset : offset + BLOCK])
+                view = memoryview(body)[offset : offset + BLOCK]
+                if stream.readinto(view) != len(view):
+                    raise SourceUnavailable(f"the bytes of {obj.key!r} ended before byte {stop}; try again")
         finally:
             stream.close()
     return body

@@ -14,10 +14,15 @@ from cache_engine import wire
 from cache_engine.access import Member
 from cache_engine.block import ObjectId
 from cache_engine.datasets import ServedDataset
-from cache_engine.errors import CorruptBlock, NotFound, WorkerUnavailable
+from cache_engine.errors import ControllerUnavailable, CorruptBlock, NotFound, WorkerUnavailable
 from cache_engine.metrics import WorkerMetrics
 from cache_engine.peers import Peer
 from cache_engine.source import Stream
+
+Place = Callable[[ObjectId, int, int], Stream]
+"""Reads [start, stop) of an object, as Source.read does."""
+PASSED_OVER = (WorkerUnavailable, CorruptBlock, NotFound, ControllerUnavailable)
+"""What another worker may say that says nothing about the object: the next place is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,35 +45,61 @@ class Target:
 
 
 class OwnerFirst:
-    """The origin of one target for worker `me`: owners ranked before it, then the source."""
+    """The origin of one target for worker `me`: owners ranked before it, then the source; with `hop`, it alone."""
 
     def __init__(
-        self, target: Target, me: str, hop: bool, peer: Callable[[Member], Peer], metrics: WorkerMetrics
+        self,
+        target: Target,
+        me: str,
+        hop: bool,
+        peer: Callable[[Member], Peer],
+        metrics: WorkerMetrics,
+        request_id: str = "",
     ) -> None:
         self._target = target
         self._me = me
         self._hop = hop
         self._peer = peer
         self._metrics = metrics
+        self._request_id = request_id
 
     @property
     def dataset(self) -> str:
         return self._target.served.access.dataset
+
+    @property
+    def label(self) -> str:
+        return self._target.label
 
     def is_owner(self, offset: int) -> bool:
         """Whether `me` is one of the owners of the bytes around `offset`."""
         access = self._target.served.access
         return self._me in self._target.served.ring.owners(self._target.obj, offset, access.owners)
 
+    def keeps(self, offset: int) -> bool:
+        """Whether what comes may be kept: as an owner, as who stands in for one, or as a near copy where those are."""
+        return self._hop or self._target.served.access.near_copies != "never" or self.is_owner(offset)
+
+    @property
+    def completes(self) -> bool:
+        """Whether a near copy that was read in part is to be filled."""
+        return self._target.served.access.near_copies == "complete"
+
     def read(self, obj: ObjectId, start: int, stop: int) -> Stream:
-        """As Source.read; a worker that fails on the way is passed over."""
-        for member in [] if self._hop else self._ahead(start):
-            try:
-                stream = self._peer(member).open(self._target.path, start, stop, (wire.HOP,))
-            except (WorkerUnavailable, CorruptBlock, NotFound):
-                continue
+        """As Source.read; a worker that fails on the way, also in the middle of a body, is passed over."""
+        places = [self._asking(member) for member in ([] if self._hop else self._ahead(start))]
+        return _PassingOver([*places, self._from_source], obj, start, stop)
+
+    def _asking(self, member: Member) -> Place:
+        def read(_: ObjectId, start: int, stop: int) -> Stream:
+            peer = self._peer(member)
+            stream = peer.open(self._target.path, start, stop, (wire.HOP,), self._request_id)
             return _Counted(stream, "peer", self._metrics)
-        source = self._target.served.sources[self._mount]
+
+        return read
+
+    def _from_source(self, obj: ObjectId, start: int, stop: int) -> Stream:
+        source = self._target.served.sources.at(self._mount)
         return _Counted(source.read(obj, start, stop), "source", self._metrics)
 
     @property
@@ -81,6 +112,44 @@ class OwnerFirst:
         owners = served.ring.owners(self._target.obj, offset, served.access.owners)
         before = owners[: owners.index(self._me)] if self._me in owners else owners
         return [member for name in before if (member := served.member(name)) is not None]
+
+
+class _PassingOver:
+    """A range from the first of `places` that has it; from the next, where it stood, when one fails on the way."""
+
+    def __init__(self, places: list[Place], obj: ObjectId, start: int, stop: int) -> None:
+        self._places = places
+        self._obj = obj
+        self._at = start
+        self._stop = stop
+        self._stream: Stream | None = self._opened()
+
+    def _opened(self) -> Stream:
+        while len(self._places) > 1:
+            try:
+                return self._places[0](self._obj, self._at, self._stop)
+            except PASSED_OVER:
+                self._places.pop(0)
+        return self._places[0](self._obj, self._at, self._stop)
+
+    def readinto(self, buffer: memoryview) -> int:
+        if self._stream is None:
+            self._stream = self._opened()
+        try:
+            got = self._stream.readinto(buffer)
+        except PASSED_OVER:
+            if len(self._places) == 1:
+                raise
+            self.close()
+            self._places.pop(0)
+            return self.readinto(buffer)
+        self._at += got
+        return got
+
+    def close(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
 
 
 class _Counted:

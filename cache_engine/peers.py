@@ -55,7 +55,8 @@ class Peer:
             raise WorkerUnavailable(f"worker {self.member.id} broke off a refusal: {exc}") from exc
         finally:
             response.close()
-        raise wire.error_named(response.headers.get(wire.ERROR, ""), response.status, message or str(response.status))
+        name, later = (response.headers.get(header, "") for header in (wire.ERROR, "retry-after"))
+        raise wire.error_named(name, response.status, message or str(response.status), later)
 
     def get(self, target: str, view: memoryview, start: int, flags: Sequence[str] = ()) -> str:
         """Fill `view` with the bytes from `start` on, each checked; returns where the worker had them.
@@ -76,8 +77,10 @@ class Peer:
         finally:
             response.close()
 
-    def _ranged(self, target: str, start: int, stop: int, flags: Sequence[str]) -> Response:
+    def _ranged(self, target: str, start: int, stop: int, flags: Sequence[str], request_id: str = "") -> Response:
         headers = [("range", f"bytes={start}-{stop - 1}"), *((flag, "1") for flag in flags)]
+        if request_id:
+            headers.append((wire.REQUEST_ID, request_id))
         response = self.request("GET", target, headers)
         if response.status != 206 or response.length != stop - start:
             response.close()
@@ -87,9 +90,9 @@ class Peer:
             )
         return response
 
-    def open(self, target: str, start: int, stop: int, flags: Sequence[str] = ()) -> PeerStream:
+    def open(self, target: str, start: int, stop: int, flags: Sequence[str] = (), request_id: str = "") -> PeerStream:
         """The same bytes as a Stream of whole blocks, for a worker that fills from this one."""
-        response = self._ranged(target, start, stop, flags)
+        response = self._ranged(target, start, stop, flags, request_id)
         return PeerStream(self.member.id, response, start // BLOCK, stop - start)
 
     def batch(
@@ -101,6 +104,8 @@ class Peer:
             table = bytearray(wire.rows_length(len(indices)))
             _fill(response, memoryview(table), self.member.id)
             for index, row in zip(indices, wire.unpack_rows(table), strict=True):
+                if row.size > BLOCK:
+                    raise WorkerUnavailable(f"worker {self.member.id} announces {row.size} bytes in a batch")
                 body, view = fresh_bytes(row.size)
                 _fill(response, view, self.member.id)
                 if row.code in wire.BATCH_ORIGINS:

@@ -11,16 +11,20 @@ import asyncio
 import errno
 import os
 import select
+import socket
 import threading
 from collections.abc import Iterable
+from typing import Any
 
 from aiohttp import web
 
-from cache_engine.block import BLOCK
+from cache_engine.block import BLOCK, blocks_of
 from cache_engine.lease import Lease
 
 STALLED = 60.0
-"""Seconds without a byte taken after which a reader of a batch is given up."""
+"""Seconds without a byte taken after which a reader is given up: its lease must not hold room for ever."""
+PATIENCE = 0.02
+"""Seconds for which a thread waits for the reader of a batch before it leaves the waiting to the loop."""
 Piece = tuple[int, int] | bytes | bytearray
 """(descriptor, length from its start), or the bytes themselves."""
 _local = threading.local()
@@ -36,19 +40,34 @@ class _Descriptor:
         return self._fd
 
 
-async def send_range(response: web.StreamResponse, request: web.Request, lease: Lease, start: int, stop: int) -> None:
-    """Bytes [start, stop) of a cell as the body of a prepared response.
+async def send_cell(request: web.Request, lease: Lease, start: int, stop: int) -> None:
+    """Bytes [start, stop) of a cell into the body of a prepared response.
 
-    Raises ConnectionResetError where the reader went away.
+    Raises ConnectionResetError where the reader went away, or took nothing for `STALLED` seconds, or where the
+    cell turned out to be shorter than its voucher says: then the connection is cut, and what is bad is dropped.
     """
     transport = request.transport
-    if transport is None:
+    if transport is None or transport.is_closing():
         raise ConnectionResetError("the reader went away")
     loop = asyncio.get_running_loop()
+    sock = transport.get_extra_info("socket")
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(STALLED * 1000))
     if not in_page_cache(lease.fd, start, stop):
         await asyncio.to_thread(read_ahead, lease.fd, start, stop)
-    await loop.sendfile(transport, _Descriptor(lease.fd), start, stop - start)  # type: ignore[arg-type]
-    await response.write_eof()
+    try:
+        file: Any = _Descriptor(lease.fd)
+        sent = await loop.sendfile(transport, file, start, stop - start, fallback=False)
+    except RuntimeError as exc:  # the loop's word for a transport that closes, and for a first call that fails
+        raise ConnectionResetError("the reader went away") from exc
+    if sent != stop - start:
+        transport.abort()
+        await asyncio.to_thread(_drop_damaged, lease, blocks_of(start, stop))
+        raise ConnectionResetError(f"cell {lease.cell_name[:8]} ended after {sent} of {stop - start} bytes")
+
+
+def _drop_damaged(lease: Lease, blocks: range) -> None:
+    for block in blocks:
+        lease.recheck(block)
 
 
 def in_page_cache(fd: int, start: int, stop: int) -> bool:
@@ -86,48 +105,61 @@ async def send_pieces(request: web.Request, table: bytes, pieces: Iterable[Piece
     while transport.get_write_buffer_size():  # noqa: ASYNC110 - the head is 200 bytes: nearly always gone at once
         await asyncio.sleep(0.001)
     sock = os.dup(transport.get_extra_info("socket").fileno())
+    sending = _Sending(sock, table, pieces)
     try:
-        await asyncio.to_thread(_send_all, sock, table, pieces)
-    except OSError as exc:
+        while not await asyncio.to_thread(sending.go_on):
+            await asyncio.wait_for(_writable(sock), STALLED)
+    except (OSError, TimeoutError) as exc:
         transport.abort()
-        raise ConnectionResetError("the reader went away in the middle of a batch") from exc
+        raise ConnectionResetError("the reader went away in the middle of a batch, or took nothing") from exc
     finally:
         os.close(sock)
 
 
-def _send_all(sock: int, table: bytes, pieces: Iterable[Piece]) -> None:
-    writable = select.poll()
-    writable.register(sock, select.POLLOUT)
-    _send_bytes(sock, table, writable)
-    for piece in pieces:
+async def _writable(sock: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_writer(sock, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(sock)
+
+
+class _Sending:
+    """A batch on its way out. A thread carries it as long as the reader takes it, and is free for others when not."""
+
+    def __init__(self, sock: int, table: bytes, pieces: Iterable[Piece]) -> None:
+        self._sock = sock
+        self._pieces = iter(pieces)
+        self._piece: Piece | None = table
+        self._offset = 0
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLOUT)
+
+    def go_on(self) -> bool:
+        """Send; True once all is sent, False when the reader takes nothing just now."""
+        while self._piece is not None:
+            try:
+                left = self._step(self._piece)
+            except BlockingIOError:
+                if not self._poll.poll(PATIENCE * 1000):
+                    return False
+                continue
+            if not left:
+                self._piece, self._offset = next(self._pieces, None), 0
+        return True
+
+    def _step(self, piece: Piece) -> bool:
+        """One system call; whether something of the piece is left."""
         if isinstance(piece, bytes | bytearray):
-            _send_bytes(sock, piece, writable)
-        else:
-            _send_file(sock, *piece, writable)
-
-
-def _send_file(sock: int, fd: int, length: int, writable: select.poll) -> None:
-    offset = 0
-    while offset < length:
-        try:
-            sent = os.sendfile(sock, fd, offset, length - offset)
-        except BlockingIOError:
-            _wait(writable)
-            continue
-        if not sent:
-            raise OSError(errno.EIO, "a cell is shorter than its voucher says")
-        offset += sent
-
-
-def _send_bytes(sock: int, data: bytes | bytearray, writable: select.poll) -> None:
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(sock, view) :]
-        except BlockingIOError:
-            _wait(writable)
-
-
-def _wait(writable: select.poll) -> None:
-    if not writable.poll(STALLED * 1000):
-        raise OSError(errno.ETIMEDOUT, f"the reader took nothing for {STALLED:.0f} s")
+            if self._offset < len(piece):
+                self._offset += os.write(self._sock, memoryview(piece)[self._offset :])
+            return self._offset < len(piece)
+        fd, length = piece
+        if self._offset < length:
+            sent = os.sendfile(self._sock, fd, self._offset, length - self._offset)
+            if not sent:
+                raise OSError(errno.EIO, "a cell is shorter than its voucher says")
+            self._offset += sent
+        return self._offset < length

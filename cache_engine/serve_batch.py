@@ -63,7 +63,9 @@ class BatchAnswer:
         self._files = await asyncio.to_thread(self._collect)
         await wait_for_all([wait for file in self._files for wait in file.waits])
         for file in self._files:
-            if file.waits:
+            if file.where == "past":
+                await self._pass(file)
+            elif file.waits:
                 await self._arrive(file)
         rows = [_row(file) for file in self._files]
         for file in self._files:
@@ -96,10 +98,12 @@ class BatchAnswer:
         file.target, file.origin, file.lease = target, origin, lease
         blocks = range(block_count(obj.size))
         if not lease.ready(blocks):
-            file.where = "fill"
+            file.where = "fill" if origin.keeps(0) else "past"
+        if file.where == "fill":
             file.waits = worker.filler.ensure(lease, blocks, origin, target.label, near)
 
     async def _arrive(self, file: _File) -> None:
+        assert file.lease is not None
         try:
             for wait in file.waits:
                 wait.result(timeout=0)
@@ -108,6 +112,9 @@ class BatchAnswer:
         except CacheEngineError as exc:
             file.error = exc
             self._worker.note(exc, self._served.access.dataset)
+        else:
+            if not file.lease.ready(range(block_count(file.lease.obj.size))):
+                await self._pass(file)  # the cell was removed while its bytes came
 
     async def _pass(self, file: _File) -> None:
         assert file.target is not None and file.origin is not None
@@ -117,6 +124,7 @@ class BatchAnswer:
         try:
             file.past = await asyncio.to_thread(read_past, file.origin, obj, 0, obj.size)
         except CacheEngineError as exc:
+            self._worker.note(exc, file.origin.dataset)
             file.error = exc
 
     def _bodies(self) -> Iterator[tuple[int, int] | bytes | bytearray]:

@@ -8,26 +8,38 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import os
+import re
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
 
 from aiohttp import web
 
 from cache_engine import wire
 from cache_engine.block import BLOCK, blocks_of
-from cache_engine.errors import CacheEngineError, InvalidValue, NotFound, SourceThrottled
+from cache_engine.conditions import PastTheEnd, file_answer, reader_window
+from cache_engine.errors import CacheEngineError, CorruptBlock, InvalidValue, NotFound, SourceThrottled
 from cache_engine.fill import NoRoom, block_crcs, read_past
 from cache_engine.lease import Lease
 from cache_engine.names import unquote_wire
 from cache_engine.origins import OwnerFirst, Target
-from cache_engine.sending import send_pieces, send_range
+from cache_engine.sending import send_cell, send_pieces
 from cache_engine.serve_batch import BatchAnswer
-from cache_engine.verify import prove, proved_piece
+from cache_engine.serve_file import FileAnswer
+from cache_engine.verify import proved_piece
 from cache_engine.worker import Worker
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+log = logging.getLogger("forebay.worker")
 FILL_FILES = 4096
 """Files that one fill request may name."""
+HUNG_UP = 499
+"""What the metrics say of a request whose reader went away."""
+_INDEX = "{index:[0-9]{1,19}}"
+_request_id: ContextVar[str] = ContextVar("request id", default="-")
+_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,64}")
 
 
 class WorkerServer:
@@ -39,12 +51,13 @@ class WorkerServer:
 
     def application(self) -> web.Application:
         app = web.Application(middlewares=[self._errors], client_max_size=1 << 20)
+        app.on_response_prepare.append(_name_request)
         app.add_routes(
             [
-                web.get("/v1/d/{dataset}/{digest}/{index:\\d+}", self.get_object),
+                web.get(f"/v1/d/{{dataset}}/{{digest}}/{_INDEX}", self.get_object, allow_head=False),
                 web.post("/v1/d/{dataset}/{digest}/batch", self.post_batch),
                 web.post("/v1/d/{dataset}/{digest}/fill", self.post_fill),
-                web.post("/v1/d/{dataset}/{digest}/{index:\\d+}/bad", self.post_bad),
+                web.post(f"/v1/d/{{dataset}}/{{digest}}/{_INDEX}/bad", self.post_bad),
                 web.get("/v1/datasets/{dataset}/files/{path:.*}", self.get_file),
                 web.get("/v1/stats", self.get_stats),
                 web.get("/healthz", self.get_health),
@@ -57,10 +70,18 @@ class WorkerServer:
     async def _errors(self, request: web.Request, handler: Answer) -> web.StreamResponse:
         """Our errors as HTTP, once, at the border."""
         kind = request.match_info.handler.__name__
+        _request_id.set(_id_of(request))
         try:
             response = await handler(request)
         except CacheEngineError as exc:
             response = _refusal(exc)
+            if response.status not in (400, 404, 416):  # those are the asker's own affair
+                log.info("%s [%s] %s %s: %s", self._worker.id, _request_id.get(), request.method, request.path, exc)
+        except ConnectionError as exc:
+            response = _hung_up(request, exc)
+        except web.HTTPException as exc:
+            self._worker.metrics.answered(kind, exc.status)
+            raise
         self._worker.metrics.answered(kind, response.status)
         return response
 
@@ -75,13 +96,72 @@ class WorkerServer:
             raise NotFound(f"snapshot {digest[:12]} has {manifest.files} files; there is no number {index}")
         return Target(served, digest, index, manifest.object_id(index))
 
+    def _origin(self, request: web.Request, target: Target) -> OwnerFirst:
+        worker = self._worker
+        hop = wire.HOP in request.headers
+        return OwnerFirst(target, worker.id, hop, worker.peer, worker.metrics, _request_id.get())
+
     async def get_object(self, request: web.Request) -> web.StreamResponse:
         """One range of one object of one snapshot: what readers and workers ask."""
         target = await self._target(request)
-        window = _range(request, target.obj.size)
-        if window is None:
-            raise InvalidValue("a reader's request needs a Range of at least one byte")
-        return await self._send(request, target, window, {wire.ORIGIN: "cell"})
+        start, stop = reader_window(request.headers.get("Range"), target.obj.size)
+        worker, origin = self._worker, self._origin(request, target)
+        near = not origin.is_owner(start)
+        headers = {
+            wire.EPOCH: str(target.served.access.epoch),
+            "Content-Range": f"bytes {start}-{stop - 1}/{target.obj.size}",
+        }
+        with worker.tier.lease(target.obj, label=target.label, near=near) as lease:
+            blocks = blocks_of(start, stop)
+            if wire.HELD in request.headers and not lease.ready(blocks):
+                raise NotFound("not held here")
+            try:
+                headers[wire.ORIGIN] = where = await worker.ensure(lease, blocks, origin, target.label)
+                if near:
+                    worker.complete_later(lease, target, origin)
+                if start % BLOCK or (stop % BLOCK and stop != target.obj.size):
+                    response: web.StreamResponse = await self._piece(lease, start, stop, origin, headers)
+                else:
+                    response = await self._send_blocks(request, lease, start, stop, headers)
+            except NoRoom:
+                return await self._send_past(target, start, stop, origin, headers)
+            worker.metrics.sent(where, stop - start)
+            return response
+
+    async def _piece(
+        self, lease: Lease, start: int, stop: int, origin: OwnerFirst, headers: dict[str, str]
+    ) -> web.Response:
+        """A range inside one block, cut from the proved block; a damaged one is fetched again, once."""
+        try:
+            piece, crc = await asyncio.to_thread(proved_piece, lease, start, stop)
+        except CorruptBlock:
+            self._worker.metrics.bad_block()
+            await self._worker.ensure(lease, blocks_of(start, stop), origin, origin.label)
+            piece, crc = await asyncio.to_thread(proved_piece, lease, start, stop)
+        return web.Response(status=206, body=piece, headers={**headers, wire.CRC: wire.format_crcs([crc])})
+
+    async def _send_blocks(
+        self, request: web.Request, lease: Lease, start: int, stop: int, headers: dict[str, str]
+    ) -> web.StreamResponse:
+        """Whole blocks as they lie in the cell, with the CRCs that vouch for them: the reader compares."""
+        crcs = wire.format_crcs(lease.crcs(blocks_of(start, stop)))
+        response = web.StreamResponse(status=206, headers={**headers, wire.CRC: crcs})
+        response.content_length = stop - start
+        await response.prepare(request)
+        await send_cell(request, lease, start, stop)
+        await response.write_eof()
+        return response
+
+    async def _send_past(
+        self, target: Target, start: int, stop: int, origin: OwnerFirst, headers: dict[str, str]
+    ) -> web.StreamResponse:
+        """No room in the tier: the bytes go through memory, two such reads at once."""
+        self._worker.metrics.went_past()
+        async with self._past:
+            body, crcs = await asyncio.to_thread(_past_with_crcs, origin, target, start, stop)
+        self._worker.metrics.sent("past", stop - start)
+        headers |= {wire.CRC: wire.format_crcs(crcs), wire.ORIGIN: "past"}
+        return web.Response(status=206, body=body, headers=headers)
 
     async def get_file(self, request: web.Request) -> web.StreamResponse:
         """One file by its path, for people and curl: whole or a range, with its version as ETag."""
@@ -93,79 +173,21 @@ class WorkerServer:
         manifest = served.manifest(served.digest)
         index = manifest.find(unquote_wire(raw))
         target = Target(served, served.digest, index, manifest.object_id(index))
-        size = target.obj.size
-        headers = {"ETag": f'"{target.obj.cell_name}"', "Accept-Ranges": "bytes"}
-        window = _range(request, size)
-        if request.method == "HEAD" or not size:
-            return web.Response(headers={**headers, "Content-Length": str(size)})
-        return await self._send(request, target, window or (0, size), headers, 206 if window else 200)
-
-    async def _send(
-        self, request: web.Request, target: Target, window: tuple[int, int], headers: dict[str, str], status: int = 206
-    ) -> web.StreamResponse:
-        start, stop = window
-        origin = OwnerFirst(
-            target, self._worker.id, wire.HOP in request.headers, self._worker.peer, self._worker.metrics
-        )
-        near = not origin.is_owner(start)
-        headers[wire.EPOCH] = str(target.served.access.epoch)
+        etag = f'"{target.obj.cell_name}"'
+        status, (start, stop) = file_answer(request.headers, etag, target.obj.size)
+        response = web.StreamResponse(status=status, headers={"ETag": etag, "Accept-Ranges": "bytes"})
         if status == 206:
-            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{target.obj.size}"
-        with self._worker.tier.lease(target.obj, label=target.label, near=near) as lease:
-            blocks = blocks_of(start, stop)
-            try:
-                where = "cell" if lease.ready(blocks) else await self._fill(request, lease, blocks, origin, target)
-            except NoRoom:
-                return await self._send_past(request, target, window, origin, headers)
-            if near and target.served.access.near_copies == "complete":
-                self._worker.complete_later(target, origin)
-            self._worker.metrics.sent(where, stop - start)
-            if wire.ORIGIN in headers:
-                headers[wire.ORIGIN] = where
-            return await self._send_lease(request, lease, window, headers, status)
-
-    async def _fill(self, request: web.Request, lease: Lease, blocks: range, origin: OwnerFirst, target: Target) -> str:
-        """Blocks into the cell, whoever fetches them; returns where they were: always 'fill'."""
-        if wire.HELD in request.headers:
-            raise NotFound("not held here")
-        await self._worker.ensure(lease, blocks, origin, target.label)
-        return "fill"
-
-    async def _send_lease(
-        self, request: web.Request, lease: Lease, window: tuple[int, int], headers: dict[str, str], status: int
-    ) -> web.StreamResponse:
-        start, stop = window
-        blocks = blocks_of(start, stop)
-        whole = start % BLOCK == 0 and (stop % BLOCK == 0 or stop == lease.obj.size)
-        if whole and wire.ORIGIN in headers:
-            headers[wire.CRC] = wire.format_crcs(lease.crcs(blocks))
-        elif len(blocks) == 1:
-            piece, crc = await asyncio.to_thread(proved_piece, lease, start, stop)
-            headers[wire.CRC] = wire.format_crcs([crc])
-            return web.Response(status=status, body=piece, headers=headers)
-        else:
-            await asyncio.to_thread(prove, lease, blocks)
-        response = web.StreamResponse(status=status, headers=headers)
-        response.content_length = stop - start
-        await response.prepare(request)
-        await send_range(response, request, lease, start, stop)
-        return response
-
-    async def _send_past(
-        self, request: web.Request, target: Target, window: tuple[int, int], origin: OwnerFirst, headers: dict[str, str]
-    ) -> web.StreamResponse:
-        """No room in the tier: the bytes go through memory, two such reads at once."""
-        start, stop = window
-        self._worker.metrics.went_past()
-        async with self._past:
-            body = await asyncio.to_thread(read_past, origin, target.obj, start, stop)
-            if wire.ORIGIN in headers:
-                headers |= {wire.CRC: wire.format_crcs(block_crcs(body)), wire.ORIGIN: "past"}
-            self._worker.metrics.sent("past", stop - start)
-            response = web.Response(status=206 if "Content-Range" in headers else 200, body=body, headers=headers)
+            response.headers["Content-Range"] = f"bytes {start}-{stop - 1}/{target.obj.size}"
+        if status < 300:
+            response.content_length = stop - start
+        if request.method == "HEAD" or start == stop:
             await response.prepare(request)
             await response.write_eof()
-            return response
+        else:
+            await FileAnswer(self._worker, target, self._origin(request, target), self._past).send(
+                request, response, start, stop
+            )
+        return response
 
     async def post_batch(self, request: web.Request) -> web.StreamResponse:
         """Many small files in one answer: a table of sizes and CRCs, then the bodies."""
@@ -215,32 +237,47 @@ class WorkerServer:
 
 
 def _refusal(error: CacheEngineError) -> web.Response:
-    headers = {wire.ERROR: type(error).__name__}
+    if isinstance(error, PastTheEnd):
+        return web.Response(status=416, text=f"{error}\n", headers={"Content-Range": f"bytes */{error.size}"})
+    headers = {wire.ERROR: wire.name_of(error)}
     if isinstance(error, SourceThrottled) and error.retry_after:
         headers["Retry-After"] = str(max(1, round(error.retry_after)))
     return web.Response(status=wire.status_of(error), text=str(error) + "\n", headers=headers)
 
 
-def _range(request: web.Request, size: int) -> tuple[int, int] | None:
-    """[start, stop) of the Range header, cut to the object; None without one. Raises 416."""
-    try:
-        asked = request.http_range
-    except ValueError:
-        raise InvalidValue("the Range header is not of the form bytes=FIRST-LAST") from None
-    if asked.start is None and asked.stop is None:
-        return None
-    start, stop, _ = asked.indices(size)
-    if start >= stop:
-        raise web.HTTPRequestRangeNotSatisfiable(headers={"Content-Range": f"bytes */{size}"})
-    return start, stop
+def _hung_up(request: web.Request, error: ConnectionError) -> web.Response:
+    """The reader went away: nothing to say, nobody to say it to. A half body must not be followed by anything."""
+    log.debug("[%s] %s %s: %s", _request_id.get(), request.method, request.path, error)
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=HUNG_UP)
+
+
+async def _name_request(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers[wire.REQUEST_ID] = _request_id.get()
+
+
+def _id_of(request: web.Request) -> str:
+    """The id that the asker gave, where it can stand in a log and a header; else a new one."""
+    given = request.headers.get(wire.REQUEST_ID, "")
+    return given if _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
+
+
+def _past_with_crcs(origin: OwnerFirst, target: Target, start: int, stop: int) -> tuple[bytearray, list[int]]:
+    body = read_past(origin, target.obj, start, stop)
+    return body, block_crcs(body)
 
 
 def _fill_request(body: bytes) -> list[int]:
     try:
         doc: Any = json.loads(body)
         files = doc["files"]
-        if all(type(index) is int and index >= 0 for index in files) and len(files) <= FILL_FILES:
-            return list(files)
-    except (ValueError, KeyError, TypeError) as exc:
+        if (
+            isinstance(files, list)
+            and all(type(index) is int and index >= 0 for index in files)
+            and len(files) <= FILL_FILES
+        ):
+            return files
+    except (ValueError, KeyError, TypeError, RecursionError) as exc:
         raise InvalidValue(f'a fill request is {{"files": [number, ...]}}: {exc}') from exc
     raise InvalidValue(f'a fill request is {{"files": [number, ...]}} with at most {FILL_FILES} file numbers')

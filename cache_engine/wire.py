@@ -48,6 +48,7 @@ STATUS: dict[type[CacheEngineError], int] = {
     errors.SourceUnavailable: 502,
     errors.SourceThrottled: 502,
     errors.WorkerUnavailable: 503,
+    errors.ControllerUnavailable: 503,
     errors.CorruptBlock: 500,
 }
 _BY_NAME: dict[str, type[CacheEngineError]] = {kind.__name__: kind for kind in STATUS}
@@ -66,12 +67,23 @@ def object_path(dataset: str, digest: str, index: int) -> str:
 
 def status_of(error: CacheEngineError) -> int:
     """The HTTP status for an error: that of the nearest class in the table."""
-    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+    return STATUS.get(_nearest(error), 500)
 
 
-def error_named(name: str, code: int, message: str) -> CacheEngineError:
+def name_of(error: CacheEngineError) -> str:
+    """The class that travels in ERROR: the nearest one that the other end knows."""
+    return _nearest(error).__name__
+
+
+def _nearest(error: CacheEngineError) -> type[CacheEngineError]:
+    return next((kind for kind in type(error).__mro__ if kind in STATUS), CacheEngineError)
+
+
+def error_named(name: str, code: int, message: str, retry_after: str = "") -> CacheEngineError:
     """The error that a worker reported, as the class it was there; WorkerUnavailable for anything unknown."""
     kind = _BY_NAME.get(name) or _BY_CODE.get(code, errors.WorkerUnavailable)
+    if kind is errors.SourceThrottled:
+        return errors.SourceThrottled(message, float(retry_after) if retry_after.isdecimal() else None)
     return kind(message)
 
 

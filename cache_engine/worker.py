@@ -1,7 +1,7 @@
 """One cache worker: its tier, its filler, the Datasets it serves and the other workers it asks.
 
 `server.py` puts it on the wire, `worker_process.py` gives it a life (arguments, heartbeats, signals). Mutable:
-`_peers` and `_completing`, guarded by `_lock`, and `changed`, by being a set with atomic add and pop only.
+`_peers`, guarded by `_lock`; `_completing`, the loop's alone; `changed`, a set with atomic add and pop only.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +44,11 @@ class Worker:
         self.datasets = Datasets(Control(config.control), directory / "manifests", environ)
         self.changed: set[str] = set()
         """Datasets of which an object turned out to have changed at its source, until the next heartbeat."""
+        self._swept: dict[str, tuple[str, int]] = {}
+        """Uid -> (digest, how often): the snapshot for which old versions were looked for. The heartbeat's alone."""
         self._lock = threading.Lock()
         self._peers: dict[str, Peer] = {}
-        self._completing: set[str] = set()
+        self._completing: dict[str, asyncio.Task[None]] = {}
 
     def __repr__(self) -> str:
         return f"<Worker {self.id} {self.tier!r} {self.datasets!r}>"
@@ -60,13 +61,18 @@ class Worker:
                 peer = self._peers[member.id] = Peer(member, PEER_TIMEOUTS)
             return peer
 
-    async def ensure(self, lease: Lease, blocks: range, origin: OwnerFirst, label: str) -> None:
-        """The blocks are in the leased cell, fetched by whoever came first. Raises NoRoom, or the source's error."""
-        near = not origin.is_owner(blocks.start)
-        futures = await asyncio.to_thread(self.filler.ensure, lease, blocks, origin, label, near)
-        await self._arrived(futures, origin)
+    async def ensure(self, lease: Lease, blocks: range, origin: OwnerFirst, label: str) -> str:
+        """The blocks are in the leased cell, fetched by whoever came first; returns where they were: cell or fill.
 
-    async def _arrived(self, futures: list[Future[None]], origin: OwnerFirst) -> None:
+        Raises NoRoom where they have to go past the cache, or the source's error.
+        """
+        if lease.ready(blocks):
+            return "cell"
+        offset = blocks.start * BLOCK
+        if not origin.keeps(offset):
+            raise NoRoom("this Dataset has no near copies, and the block is owned elsewhere")
+        near = not origin.is_owner(offset)
+        futures = await asyncio.to_thread(self.filler.ensure, lease, blocks, origin, label, near)
         await wait_for_all(futures)
         for future in futures:
             try:
@@ -74,6 +80,9 @@ class Worker:
             except CacheEngineError as exc:
                 self.note(exc, origin.dataset)
                 raise
+        if not lease.ready(blocks):
+            raise NoRoom("the cell was removed while its blocks came")
+        return "fill" if futures else "cell"
 
     def note(self, error: CacheEngineError, dataset: str) -> None:
         """Count a failed fetch; remember a Dataset whose source changed for the next heartbeat."""
@@ -81,15 +90,12 @@ class Worker:
         if isinstance(error, ObjectChanged):
             self.changed.add(dataset)
 
-    def complete_later(self, target: Target, origin: OwnerFirst) -> None:
-        """A near copy was read: fill the rest of its cell, unless that is under way."""
+    def complete_later(self, lease: Lease, target: Target, origin: OwnerFirst) -> None:
+        """A near copy was read: fill the rest of its cell where that is wanted, fits, and is not under way."""
         name = target.obj.cell_name
-        with self._lock:
-            if name in self._completing:
-                return
-            self._completing.add(name)
-        task = asyncio.get_running_loop().create_task(self._complete(target, origin, name))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if lease.complete or not origin.completes or target.obj.size > self.tier.quota or name in self._completing:
+            return
+        self._completing[name] = asyncio.get_running_loop().create_task(self._complete(target, origin, name))
 
     async def _complete(self, target: Target, origin: OwnerFirst, name: str) -> None:
         """Span by span; gives up quietly at the first that fails, since nobody waits for it."""
@@ -100,8 +106,7 @@ class Worker:
         except CacheEngineError:
             pass
         finally:
-            with self._lock:
-                self._completing.discard(name)
+            del self._completing[name]
 
     async def hold(self, served: ServedDataset, digest: str, index: int) -> dict[str, Any]:
         """This worker's spans of one file are in its tier and proved; a row of the answer to a fill request."""
@@ -112,8 +117,6 @@ class Worker:
             for _, start, stop in spans_of(0, target.obj.size):
                 if origin.is_owner(start):
                     held += await self._hold_span(target, origin, start, stop)
-        except IndexError:
-            return {"index": index, "bytes": 0, "error": f"there is no file number {index}"}
         except NoRoom as exc:
             return {"index": index, "bytes": held, "error": f"no room in the cache: {exc}", "retryable": False}
         except CacheEngineError as exc:
@@ -123,17 +126,16 @@ class Worker:
     async def _hold_span(self, target: Target, origin: OwnerFirst, start: int, stop: int) -> int:
         blocks = blocks_of(start, stop)
         with self.tier.lease(target.obj, label=target.label) as lease:
-            if not lease.ready(blocks):
-                await self.ensure(lease, blocks, origin, target.label)
-            if not lease.ready(blocks):
-                raise NoRoom("the blocks were evicted while they came")
+            await self.ensure(lease, blocks, origin, target.label)
             return stop - start
 
     def prove_block(self, target: Target, block: int) -> bool:
         """Read the block and compare; True where it was bad and is dropped. Runs in a thread."""
         if not 0 <= block * BLOCK < max(1, target.obj.size):
             return False
-        with self.tier.lease(target.obj, label=target.label) as lease:
+        origin = OwnerFirst(target, self.id, True, self.peer, self.metrics)
+        near = not origin.is_owner(block * BLOCK)
+        with self.tier.lease(target.obj, label=target.label, near=near) as lease:
             if not lease.ready(range(block, block + 1)):
                 return False
             try:
@@ -143,16 +145,30 @@ class Worker:
                 return True
         return False
 
-    def superseded(self, old: ServedDataset, new: ServedDataset) -> None:
-        """A new snapshot: cells of versions that it no longer has leave first and count for nobody."""
-        manifest = new.manifest(new.digest)
-        for obj, _ in list(self.tier.objects(old.access.uid)):
-            if not holds(manifest, obj):
-                self.tier.retire(obj, old.access.uid)
+    def follow(self, epochs: Mapping[str, int], uids: Mapping[str, str] | None = None) -> None:
+        """What a heartbeat's answer means for what is held: newer snapshots, and Datasets that are gone."""
+        for gone in self.datasets.follow(epochs):
+            self.tier.drop_label(gone.access.uid)
+        for served in self.datasets.all():
+            self._retire_superseded(served)
+        if uids is not None:  # deleted, or made anew under the same name, while this worker was away
+            for uid in set(self.tier.labels()) - set(uids.values()) - self.datasets.uids():
+                self.tier.drop_label(uid)
 
-    def gone(self, served: ServedDataset) -> None:
-        """A Dataset was deleted: its cells go, but for those that another Dataset uses too."""
-        self.tier.drop_label(served.access.uid)
+    def _retire_superseded(self, served: ServedDataset) -> None:
+        """Cells of versions that the snapshot no longer has leave first and count for nobody.
+
+        Looked for twice after a change: a flight that was in the air the first time has landed by the second.
+        """
+        uid, digest = served.access.uid, served.digest
+        known, looked = self._swept.get(uid, ("", 0))
+        if not digest or (known == digest and looked > 1):
+            return
+        manifest = served.manifest(digest)
+        for obj, _ in list(self.tier.objects(uid)):
+            if not holds(manifest, obj):
+                self.tier.retire(obj, uid)
+        self._swept[uid] = (digest, looked + 1 if known == digest else 1)
 
     def sweep(self, uids: set[str]) -> None:
         """Drop the cells of Datasets that were deleted while this worker was away."""
@@ -162,7 +178,7 @@ class Worker:
                 self.tier.drop_label(label)
 
     def report(self, url: str, pid: int) -> dict[str, Any]:
-        """The body of a heartbeat."""
+        """The body of a heartbeat; what it says of changes is forgotten here and now."""
         changed = [self.changed.pop() for _ in range(len(self.changed))]
         return {
             "id": self.id,

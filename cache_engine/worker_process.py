@@ -14,17 +14,21 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 from aiohttp import web
 
 from cache_engine.config import WorkerConfig
 from cache_engine.control import Control
-from cache_engine.errors import CacheEngineError, ControllerUnavailable, NotFound
+from cache_engine.directory import boot_id
+from cache_engine.errors import CacheEngineError
 from cache_engine.server import WorkerServer
 from cache_engine.worker import Worker
 
 log = logging.getLogger("forebay.worker")
+THREADS = 32
+"""Threads beside the loop, for what may wait: cold reads, proofs, reads past the cache, the controller. Python's
+own default is 6 on two cores: six slow sources would stop every batch."""
 HEARTBEAT = 1.0
 """Seconds between heartbeats until the controller names another interval."""
 
@@ -40,12 +44,13 @@ def _arguments(argv: Sequence[str]) -> WorkerConfig:
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes any free one")
     parser.add_argument("--fetches", type=int, default=32, help="fetches from sources and peers at once")
     found = parser.parse_args(argv)
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return WorkerConfig(**vars(found), boot_id=boot_id)
+    return WorkerConfig(**vars(found), boot_id=boot_id())
 
 
 async def serve(worker: Worker, stop: asyncio.Event) -> None:
     """Listen, say where, beat until `stop` is set, then end what is in flight."""
+    threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
+    asyncio.get_running_loop().set_default_executor(threads)
     server = WorkerServer(worker)
     runner = web.AppRunner(server.application(), access_log=None, handle_signals=False, shutdown_timeout=5.0)
     await runner.setup()
@@ -68,16 +73,20 @@ async def _beat(worker: Worker, url: str) -> None:
     while True:
         try:
             interval = await asyncio.to_thread(_beat_once, worker, control, url)
-        except (ControllerUnavailable, NotFound) as exc:
+        except (CacheEngineError, KeyError, TypeError, ValueError) as exc:
             log.warning("heartbeat of worker %s not taken: %s", worker.id, exc)
+        await asyncio.to_thread(worker.tier.tidy)
         await asyncio.sleep(interval)
 
 
 def _beat_once(worker: Worker, control: Control, url: str) -> float:
-    answer = control.heartbeat(worker.id, worker.report(url, os.getpid()))
-    worker.datasets.follow(answer["epochs"], worker.superseded, worker.gone)
-    if "uids" in answer:
-        worker.sweep(set(answer["uids"].values()))
+    report = worker.report(url, os.getpid())
+    try:
+        answer = control.heartbeat(worker.id, report)
+    except CacheEngineError:
+        worker.changed.update(report["changed"])
+        raise
+    worker.follow(answer["epochs"], answer.get("uids"))
     return float(answer.get("interval", HEARTBEAT))
 
 

@@ -41,9 +41,9 @@ class Requester:
 
     def send(self, method: str, url: str, headers: Mapping[str, str]) -> Response:
         """The answer, whatever its status. `headers`: lower-case names. Raises SourceUnavailable."""
-        home, _ = split_origin(url)
+        origin, target = split_origin(url)
+        home = origin
         for _ in range(self._follow + 1):
-            origin, target = split_origin(url)
             sent = {**headers, "user-agent": "forebay"}
             signature = self._signer(method, url, sent) if origin == home else []
             try:
@@ -55,6 +55,7 @@ class Requester:
                 return response
             response.close()
             url = _next(url, location)
+            origin, target = split_origin(url)
         raise UnsupportedSource(f"{method} {without_query(url)}: redirected more than {self._follow} times")
 
     def close(self) -> None:
