@@ -91,11 +91,21 @@ def _says(kind: str, location: list[Any], value: object) -> str:
     model, field = _find(location)
     if kind == "extra_forbidden":
         return _unknown(str(location[-1]), model)
-    form = next((item.text for item in field.metadata if isinstance(item, Form)), "") if field else ""
+    form = _form(field.annotation, field.metadata) if field else ""
     write = f"; write {form}" if form else ""
     if kind in ("missing", "unknown_key"):
         return f"is {'missing' if kind == 'missing' else 'not known'}{write}"
     return f"{_quoted(location, value)} is not allowed{write}"
+
+
+def _form(annotation: Any, metadata: Iterable[Any]) -> str:
+    """What may be written, also where the field is "that or nothing": X | None keeps the form at X."""
+    for item in metadata:
+        if isinstance(item, Form):
+            return item.text
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next((text for part in get_args(annotation) if (text := _form(part, get_args(part)[1:]))), "")
+    return ""
 
 
 def _quoted(location: list[Any], value: object) -> str:
@@ -110,7 +120,8 @@ def _quoted(location: list[Any], value: object) -> str:
 
 def _unknown(name: str, model: type[BaseModel] | None) -> str:
     known = sorted(field.alias or key for key, field in model.model_fields.items()) if model else []
-    near = difflib.get_close_matches(name, known, n=1)
+    begun = [one for one in known if name and one.lower().startswith(name.lower())]
+    near = begun or difflib.get_close_matches(name, known, n=1)
     meant = f", did you mean {near[0]}?" if near else ";"
     return f"is not a field{meant} write one of {', '.join(known)}"
 

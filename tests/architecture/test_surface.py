@@ -17,8 +17,8 @@ from tests.architecture import code
 
 NAMES = {
     "cache_engine": """AccessDenied CacheEngineError ControllerUnavailable CorruptBlock InvalidValue MissingCredential
-        NotFound ObjectChanged ReadOnlyDataset SourceThrottled SourceUnavailable UnsupportedSource WorkerUnavailable list_datasets
-        open""",
+        NotFound ObjectChanged ReadOnlyDataset SourceThrottled SourceUnavailable UnsupportedSource WorkerUnavailable
+        list_datasets open""",
     "prefetch": "FailedFile WarmConfig WarmReport warm",
     "model_loader": "",
     "scheduler_hooks": "",

@@ -218,7 +218,7 @@ def test_s3fs_finds_and_reads(store):
 
 
 def test_obstore_lists_and_reads_ranges_of_one_version():
-    obstore = pytest.importorskip("obstore")
+    obstore = pytest.importorskip("obstore", reason="obstore is not installed")
     from obstore.store import S3Store
 
     objects = {f"bucket/{key}": KEYS[key] for key in PLAIN}

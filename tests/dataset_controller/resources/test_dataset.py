@@ -181,3 +181,17 @@ def test_a_secret_typed_in_the_wrong_place_is_not_repeated(body: Any) -> None:
 
 def test_values_that_json_cannot_carry_are_refused() -> None:
     assert "document holds a value that JSON cannot carry" in sentences(document(owners={1, 2}))[0]
+
+
+def test_a_field_that_may_be_left_out_says_its_form_too() -> None:
+    assert sentences(document(replicas=-1)) == [f"spec.replicas is -1, which is not allowed; {COUNT_FORM}"]
+    wrong = mounted(credentials={"accessKeyId": {"env": "1st"}})
+    assert sentences(wrong) == [
+        "spec.mounts[0].credentials.accessKeyId.env is a text, which is not allowed; "
+        "write the name of an environment variable"
+    ]
+
+
+def test_the_beginning_of_a_field_is_nearer_than_a_word_that_looks_alike() -> None:
+    (said,) = sentences(document(near="never"))
+    assert said.startswith("spec.near is not a field, did you mean nearCopies?")
