@@ -3,7 +3,8 @@
 Every client reads the same ranges of one object, demands its version of the store with If-Match (checked in the
 store's log), signs its requests and has the same number of them in flight, each in a fresh process; imports and
 the first request are not timed. The store is unthrottled and in a process of its own. MB/s and requests/s tell
-how fast; CPU seconds a GB, of the client's process, what it takes away from the job beside it.
+how fast; CPU seconds a GB, of the client's process, what it takes away from the job beside it. What ours spends on
+a small range, and what was cut, is in docs/notes/listing.md.
 """
 
 from __future__ import annotations

@@ -40,13 +40,10 @@ class ObjectId:
     @property
     def cell_name(self) -> str:
         """32 hex digits that name this object version on a disk: the digest of all four fields."""
-        parts = (
-            self.source.encode(),
-            self.key,
-            self.version.encode("utf-8", "surrogateescape"),
-            b"%d" % self.size,
-        )
-        framed = b"".join(b"%d:%b" % (len(part), part) for part in parts)
+        source, version = self.source.encode(), self.version.encode("utf-8", "surrogateescape")
+        key, size = self.key, b"%d" % self.size
+        fields = (len(source), source, len(key), key, len(version), version, len(size), size)
+        framed = b"%d:%b%d:%b%d:%b%d:%b" % fields
         return hashlib.blake2b(framed, digest_size=16).hexdigest()
 
 

@@ -127,6 +127,10 @@ class Cell:
         """A copy of what may be vouched for now."""
         return Voucher(self.obj, bytes(self.state).translate(_PRESENT), self.crcs[:], self.labels)
 
+    def labels_without(self, label: str) -> dict[str, bool]:
+        """The other labels, as they are."""
+        return {other: near for other, near in self.labels.items() if other != label}
+
     def __repr__(self) -> str:
         flags = [name for name in ("near", "leaving", "dropped") if getattr(self, name)]
         held = f"{self.present}/{self.blocks} blocks, {self.proved} proved, {self.charged} B, {self.leases} leases"

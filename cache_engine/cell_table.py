@@ -103,9 +103,10 @@ class CellTable:
     def held(self, label: str, near: bool) -> int:
         return self._held[label, near]
 
-    def known_labels(self) -> set[str]:
-        """Labels that are charged for anything."""
-        return {label for label, _ in self._held}
+    def by_label(self) -> dict[str, dict[str, int]]:
+        """Bytes present for each label that is charged for any: {"cached": owned here, "near": near copies}."""
+        labels = {label for label, _ in self._held if label}
+        return {label: {"cached": self.held(label, False), "near": self.held(label, True)} for label in labels}
 
     def labelled(self, label: str) -> Iterator[Cell]:
         return (cell for cell in self.cells.values() if label in cell.labels)

@@ -72,7 +72,7 @@ class Filler:
         error: CacheEngineError | None = None
         try:
             with self.tier.lease(obj, label=label, near=near) as lease:
-                if not lease.reserve(flight.run):
+                if not lease.reserve(flight.run) and not lease.reserve(flight.run[:1]):
                     raise NoRoom(f"no room for {len(flight.run)} blocks in {self.tier!r}")
                 try:
                     self._receive(flight, lease, origin)
@@ -96,7 +96,7 @@ class Filler:
                 view = self._buffer()[: block_length(obj.size, block)]
                 if stream.readinto(view) != len(view):
                     raise SourceUnavailable(f"the bytes of {obj.key!r} ended inside block {block}; try again")
-                if not lease.write(block, view, crc32c(view)):
+                if not lease.write(block, view, crc32c(view)) and not self._write_late(lease, block, view):
                     raise NoRoom(f"block {block} could not be written to the cache directory")
                 self._metrics.filled(len(view))
                 if block + 1 == flight.run.stop:
@@ -104,6 +104,10 @@ class Filler:
                 self.flights.land(flight, block)
         finally:
             stream.close()
+
+    def _write_late(self, lease: Lease, block: int, view: memoryview) -> bool:
+        """A block that was not reserved with its run: a tier smaller than a run takes what fits, block by block."""
+        return lease.reserve(range(block, block + 1)) and lease.write(block, view, crc32c(view))
 
     def _buffer(self) -> memoryview:
         view: memoryview | None = getattr(self._local, "view", None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cache_engine.errors import InvalidValue
 
@@ -48,16 +49,20 @@ def request_head(method: str, target: str, host: str, headers: Sequence[tuple[st
     lines = [f"{method} {target} HTTP/1.1"]
     needs_host, needs_length = True, body > 0 or method in ("POST", "PUT")
     for name, value in headers:
-        if not _TOKEN.fullmatch(name) or _NOT_IN_VALUE.search(value):
-            raise InvalidValue(f"header {name[:80]!r} has a name or value that HTTP does not allow")
-        lower = name.lower()
-        needs_host = needs_host and lower != "host"
-        needs_length = needs_length and lower != "content-length"
+        lower = _lower(name)
+        if not lower:
+            raise InvalidValue(f"header {name[:80]!r} has a name that HTTP does not allow")
+        if lower == "host":
+            needs_host = False
+        elif lower == "content-length":
+            needs_length = False
         lines.append(f"{name}: {value}")
     if needs_host:
         lines.insert(1, f"Host: {host}")
     if needs_length:
         lines.append(f"Content-Length: {body}")
+    if _NOT_IN_VALUE.search("".join(lines)):  # once for all: a search a header costs as much as the rest
+        raise InvalidValue(f"a header of {method} {target[:80]!r} has a value that HTTP does not allow")
     lines.append("\r\n")
     try:
         return "\r\n".join(lines).encode("latin-1")
@@ -90,13 +95,20 @@ def parse_chunk_size(line: bytes) -> int:
     return int(match[0], 16)
 
 
+@lru_cache(maxsize=512)
+def _lower(name: str) -> str:
+    """The name in lower case, empty where it is none: the same few names come by the ten thousand."""
+    return name.lower() if _TOKEN.fullmatch(name) else ""
+
+
 def _parse_fields(text: str) -> dict[str, str]:
     headers: dict[str, str] = {}
     for line in text.split("\r\n") if text else ():
-        name, colon, value = line.partition(":")
-        if not colon or not _TOKEN.fullmatch(name):
+        written, colon, value = line.partition(":")
+        name = _lower(written)
+        if not colon or not name:
             raise MalformedHead(f"{line[:60]!r} is no header line")
-        name, value = name.lower(), value.strip(" \t")
+        value = value.strip(" \t")
         if name not in headers:
             headers[name] = value
         elif name != "content-length":

@@ -115,6 +115,21 @@ class SmallCell(NamedTuple):
     size: int
     crc: int
 
+    def read(self) -> bytes | None:
+        """The object's bytes, proved by its CRC; None where it is not cached any more. Raises BadBlock."""
+        path, size, crc = self
+        try:
+            fd = os.open(path, _READ)
+        except OSError:
+            return None
+        try:
+            body = os.read(fd, size)
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+        return body if crc32c(body) == crc else _read_again(self)
+
 
 class LocalCells:
     """The cell directory of a worker on this host. No descriptor of its own: safe in any thread and forked child."""
@@ -140,26 +155,11 @@ class LocalCells:
         return LocalCell(obj, fd, voucher)
 
     def small(self, obj: ObjectId) -> SmallCell | None:
-        """How to read a cached object of one block; keep it, and `read` needs neither voucher nor identity again."""
+        """How to read a cached object of one block; keep it: its `read` needs neither voucher nor identity again."""
         if not 0 < obj.size <= BLOCK:
             return None
         name = obj.cell_name
         return _vouched_small(self._path(name), obj.size)
-
-    def read(self, small: SmallCell) -> bytes | None:
-        """The object's bytes, proved by its CRC; None where it is not cached any more. Raises BadBlock."""
-        path, size, crc = small
-        try:
-            fd = os.open(path, _READ)
-        except OSError:
-            return None
-        try:
-            body = os.read(fd, size)
-        except OSError:
-            return None
-        finally:
-            os.close(fd)
-        return body if crc32c(body) == crc else _read_again(small)
 
     def read_small(self, obj: ObjectId) -> bytes | None:
         """A whole object of at most one block; None where it is not cached. Raises BadBlock."""
@@ -168,14 +168,14 @@ class LocalCells:
         name = obj.cell_name
         crc = self._known.get(name)
         if crc is not None:
-            return self.read(SmallCell(self._path(name), obj.size, crc))
+            return SmallCell(self._path(name), obj.size, crc).read()
         small = self.small(obj)
         if small is None:
             return None
         if len(self._known) >= _KNOWN_MOST:
             self._known.clear()
         self._known[name] = small.crc
-        return self.read(small)
+        return small.read()
 
     def _vouched(self, fd: int, path: str, obj: ObjectId, name: str) -> Voucher | None:
         try:

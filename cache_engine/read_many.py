@@ -35,10 +35,7 @@ class ManyRead:
 
     def run(self) -> list[bytes | CacheEngineError]:
         """Every file's bytes, or its error, in the order asked."""
-        slots = list(range(len(self._indices)))
-        for slot in slots:
-            self._objects[slot] = self._reader.manifest.object_id(self._indices[slot])
-        left = self._local(slots)
+        left = self._local(list(range(len(self._indices))))
         small = [slot for slot in left if self._object(slot).size <= BLOCK]
         alone = [slot for slot in left if self._object(slot).size > BLOCK] + self._batches(small)
         for slot in alone:
@@ -47,7 +44,8 @@ class ManyRead:
 
     def _object(self, slot: int) -> ObjectId:
         obj = self._objects[slot]
-        assert obj is not None
+        if obj is None:
+            obj = self._objects[slot] = self._reader.manifest.object_id(self._indices[slot])
         return obj
 
     def _local(self, slots: list[int]) -> list[int]:
@@ -67,20 +65,17 @@ class ManyRead:
         return left
 
     def _local_chunk(self, slots: list[int]) -> list[int]:
-        membership = self._reader.membership
-        count = membership.access.owners
+        """A turn of one thread. What is known of a cell is kept: the next read needs no identity and no voucher."""
+        known = self._reader.small_cells
         left = []
         size = 0
         for slot in slots:
-            obj = self._object(slot)
-            body = None
-            if obj.size <= BLOCK:
-                try:
-                    for cells in membership.cells(membership.ring.owners(obj, 0, count)):
-                        if (body := cells.read_small(obj)) is not None:
-                            break
-                except CorruptBlock:
-                    self._reader.stats.bad_blocks += 1
+            cell = known.get(self._indices[slot])
+            try:
+                body = cell.read() if cell else self._find_local(slot)
+            except CorruptBlock:  # the worker will hear of it from the batch
+                self._reader.stats.bad_blocks += 1
+                body = None
             if body is None:
                 left.append(slot)
             else:
@@ -88,6 +83,18 @@ class ManyRead:
                 size += len(body)
         self._reader.stats.add("local", size)
         return left
+
+    def _find_local(self, slot: int) -> bytes | None:
+        obj = self._object(slot)
+        if not obj.size:
+            return b""
+        membership = self._reader.membership
+        for cells in membership.cells(membership.ring.owners(obj, 0, membership.access.owners)):
+            small = cells.small(obj)
+            if small is not None:
+                self._reader.keep_small(self._indices[slot], small)
+                return small.read()
+        return None
 
     def _batches(self, slots: list[int]) -> list[int]:
         """Reads in batches from owners, then from stand-ins; returns the slots to read one by one."""

@@ -9,7 +9,6 @@ and `stats`, both by single atomic assignments or under `_lock`.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -28,7 +27,8 @@ from cache_engine.errors import (
     UnsupportedSource,
     WorkerUnavailable,
 )
-from cache_engine.local_cells import LocalCells
+from cache_engine.fork_lock import ForkLock
+from cache_engine.local_cells import LocalCells, SmallCell
 from cache_engine.manifest import Manifest
 from cache_engine.peers import BadBlock, Peer
 from cache_engine.pieces import piece_size, pieces_of
@@ -39,6 +39,7 @@ BEFORE_SOURCE = 2
 """Workers that are asked beside the owners before the source is; all of them where this process cannot read it."""
 SOURCE_SAID = (SourceUnavailable, ObjectChanged)
 """Every worker would hear the same from the source: the others are asked only for what they hold already."""
+SMALL_CELLS = 1 << 17
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class ReadStats:
     """Requests that a worker did not answer and another place did."""
     bad_blocks: int = 0
     """Blocks whose CRC was wrong: never handed to a caller."""
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: ForkLock = field(default_factory=ForkLock, repr=False)
 
     def add(self, origin: str, size: int) -> None:
         with self._lock:
@@ -142,10 +143,12 @@ class Reader:
         self.membership = membership
         self.config = config
         self.stats = ReadStats()
+        self.small_cells: dict[int, SmallCell] = {}
+        """File number -> its cell on this host, of those read by read_many; single assignments, no lock."""
         self._sources = sources
         self._newer = newer
         self._threads: tuple[int, ThreadPoolExecutor] | None = None
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def __repr__(self) -> str:
         return f"<Reader {self.manifest.digest[:12]} epoch {self.membership.access.epoch}, {self.stats.bytes}>"
@@ -159,6 +162,12 @@ class Reader:
             if self._threads is None or self._threads[0] != os.getpid():
                 self._threads = (os.getpid(), ThreadPoolExecutor(self.config.connections, "forebay-read"))
             return self._threads[1]
+
+    def keep_small(self, index: int, cell: SmallCell) -> None:
+        """Remember how to read a small file's cell; all are forgotten at once at 131,072 (about 40 MB)."""
+        if len(self.small_cells) >= SMALL_CELLS:
+            self.small_cells.clear()
+        self.small_cells[index] = cell
 
     def readinto(self, index: int, view: memoryview, start: int) -> None:
         """Fill `view` with the bytes of object `index` from `start` on; they must exist. Raises CacheEngineError."""
@@ -227,12 +236,7 @@ class Reader:
         return False
 
     def _pull_workers(
-        self,
-        index: int,
-        view: memoryview,
-        start: int,
-        membership: Membership,
-        order: Sequence[tuple[str, bool]],
+        self, index: int, view: memoryview, start: int, membership: Membership, order: Sequence[tuple[str, bool]]
     ) -> CacheEngineError | None:
         """None once the view is filled; else the most telling reason why no worker had it."""
         failure: CacheEngineError = WorkerUnavailable(f"Dataset {membership.access.dataset} has no worker")

@@ -102,8 +102,9 @@ class DiskTier:
             cells = list(self.table.labelled(label))
         for cell in cells:
             with self.table.lock:
-                rest = {other: near for other, near in cell.labels.items() if other not in (label, "")}
-                if rest:  # nobody's label alone keeps nothing: an old snapshot of that Dataset was read
+                rest = cell.labels_without(label)
+                rest.pop("", None)  # nobody's label alone keeps nothing: an old snapshot of that Dataset was read
+                if rest:
                     self.table.relabel(cell, rest)
             if not rest:
                 self._drop(cell)
@@ -113,17 +114,12 @@ class DiskTier:
         with self.table.lock:
             cell = self.table.cells.get(obj.cell_name)
             if cell is not None and label in cell.labels and not cell.leaving:
-                rest = {other: near for other, near in cell.labels.items() if other != label}
-                self.table.relabel(cell, rest or {"": True})
+                self.table.relabel(cell, cell.labels_without(label) or {"": True})
 
     def labels(self) -> dict[str, dict[str, int]]:
         """Bytes present by label: {"cached": owned here, "near": near copies}."""
         with self.table.lock:
-            return {
-                label: {"cached": self.table.held(label, False), "near": self.table.held(label, True)}
-                for label in self.table.known_labels()
-                if label
-            }
+            return self.table.by_label()
 
     def tidy(self) -> None:
         """Save the vouchers whose cell was labelled or discarded from since; release what lingers. Does I/O."""
@@ -165,8 +161,6 @@ class DiskTier:
         except OSError:
             pass  # no mark: the next start compares every CRC
         self._directory.disown()
-
-    # For leases
 
     def leave(self, cell: Cell, pinned: set[int]) -> None:
         """A lease closes."""

@@ -15,12 +15,12 @@ import signal
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from aiohttp import web
 
 from cache_engine.config import WorkerConfig
 from cache_engine.control import Control
+from cache_engine.directory import boot_id
 from cache_engine.errors import CacheEngineError
 from cache_engine.server import WorkerServer
 from cache_engine.worker import Worker
@@ -44,8 +44,7 @@ def _arguments(argv: Sequence[str]) -> WorkerConfig:
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes any free one")
     parser.add_argument("--fetches", type=int, default=32, help="fetches from sources and peers at once")
     found = parser.parse_args(argv)
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return WorkerConfig(**vars(found), boot_id=boot_id)
+    return WorkerConfig(**vars(found), boot_id=boot_id())
 
 
 async def serve(worker: Worker, stop: asyncio.Event) -> None:
@@ -76,6 +75,7 @@ async def _beat(worker: Worker, url: str) -> None:
             interval = await asyncio.to_thread(_beat_once, worker, control, url)
         except (CacheEngineError, KeyError, TypeError, ValueError) as exc:
             log.warning("heartbeat of worker %s not taken: %s", worker.id, exc)
+        await asyncio.to_thread(worker.tier.tidy)
         await asyncio.sleep(interval)
 
 

@@ -76,12 +76,11 @@ class Place:
             raise NotFound("an empty key names no object")
         return full
 
-    def relative(self, key: str) -> bytes:
+    def relative(self, key: bytes) -> bytes:
         """The key below the mount; empty for the mount's own marker. Raises SourceUnavailable for a stranger."""
-        raw = key.encode("utf-8", "surrogateescape")
-        if not raw.startswith(self.prefix):
-            raise SourceUnavailable(f"the listing of {self.prefix!r} holds {raw[:200]!r}, which is not below it")
-        return raw[len(self.prefix) :]
+        if not key.startswith(self.prefix):
+            raise SourceUnavailable(f"the listing of {self.prefix!r} holds {key[:200]!r}, which is not below it")
+        return key[len(self.prefix) :]
 
 
 def endpoint_url(text: str) -> str:

@@ -20,13 +20,14 @@ _HALVE_EVERY = 1.0
 class _Count:
     """The state of one process; everything under `changed`."""
 
-    __slots__ = ("changed", "good", "halved_at", "inside", "limit", "pid")
+    __slots__ = ("changed", "good", "halved_at", "inside", "limit", "pid", "waiting")
 
     def __init__(self, limit: int) -> None:
         self.pid = os.getpid()
         self.changed = threading.Condition()
         self.limit = limit
         self.inside = 0
+        self.waiting = 0
         self.good = 0
         self.halved_at = float("-inf")
 
@@ -54,10 +55,8 @@ class Gate:
         """Wait for a place. Raises SourceThrottled after `patience`."""
         count = self._of_this_process()
         with count.changed:
-            if not count.changed.wait_for(lambda: count.inside < count.limit, self._patience):
-                raise SourceThrottled(
-                    f"no place at the source for {self._patience:g} s: it lets in {count.limit} at a time now"
-                )
+            if count.inside >= count.limit:
+                self._wait(count)
             count.inside += 1
 
     def leave(self, *, good: bool) -> None:
@@ -69,7 +68,8 @@ class Gate:
             if count.good >= count.limit:
                 count.good = 0
                 count.limit = min(self.most, count.limit + 1)
-            count.changed.notify_all()
+            if count.waiting:
+                count.changed.notify_all()
 
     def throttled(self) -> None:
         """The source said "too many"."""
@@ -80,6 +80,17 @@ class Gate:
             if now - count.halved_at >= _HALVE_EVERY:
                 count.halved_at = now
                 count.limit = max(1, count.limit // 2)
+
+    def _wait(self, count: _Count) -> None:
+        """Called, and returns, under `changed`."""
+        count.waiting += 1
+        try:
+            if not count.changed.wait_for(lambda: count.inside < count.limit, self._patience):
+                raise SourceThrottled(
+                    f"no place at the source for {self._patience:g} s: it lets in {count.limit} at a time now"
+                )
+        finally:
+            count.waiting -= 1
 
     def _of_this_process(self) -> _Count:
         if self._count.pid != os.getpid():

@@ -2,7 +2,8 @@
 
 ossfs's own ls() and find() are not used: they answer a refused listing with an empty one, strip slashes from
 keys, drop ETags, ask for the parent directory, and fail with the listing cache off. Its calls below those
-(`_call_oss`: authentication, addressing, connection, translated errors) are.
+(`_call_oss`: authentication, addressing, connection, translated errors) are. The XML of a listing's page alone is
+read by `listing_page`, and ranged GETs are signed by `signing`, with oss2's credentials: for what the two cost.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
-from xml.etree.ElementTree import ParseError
+from urllib.parse import unquote
 
-from cache_engine import signing
+from cache_engine import signing, signing_v4
 from cache_engine.block import ObjectId
 from cache_engine.errors import CacheEngineError, InvalidValue, SourceUnavailable, UnsupportedSource
 from cache_engine.source import Page, Stat, Stream
+from cache_engine.sources import listing_page
 from cache_engine.sources import options as opt
 from cache_engine.sources.bucket import Bucket, Place, endpoint_url, is_address, next_token, walk
 from cache_engine.sources.per_process import PerProcess
@@ -43,6 +45,7 @@ class OssSource:
         self._credentials = dict(credentials)
         self._endpoint = _endpoint(options)
         self._anonymous = opt.flag(options, "anonymous") or "accessKeyId" not in credentials
+        self._v4 = options.get("signature") == "v4"
         self._bucket = Bucket(self._place.bucket, self._endpoint, _path_style(options, self._endpoint))
         self.name = self._place.shown("oss", self._endpoint)
         self._filesystem = PerProcess(self._make_filesystem)
@@ -71,11 +74,9 @@ class OssSource:
         answer = self._call(
             "list_objects_v2", prefix=self._place.full(b""), continuation_token=token or "", max_keys=_PAGE
         )
-        page = Page()
-        for item in answer.object_list:
-            if key := self._place.relative(item.key):
-                page.add(key, Stat(item.size, f'etag:"{item.etag}"', item.last_modified * 1_000_000_000))
-        return page, next_token(token, answer.is_truncated, answer.next_continuation_token)
+        found = listing_page.parse(answer, self._place, what=f"list {self.name}", plus_is_blank=False)
+        following = unquote(found.token) if found.encoded and found.token else found.token
+        return found.page, next_token(token, found.truncated, following)
 
     def stat(self, key: bytes) -> Stat:
         headers = self._call("head_object", self._place.object(key)).headers
@@ -99,39 +100,13 @@ class OssSource:
             )
         except OSError as error:  # ossfs's translations, and requests' own while a body is read
             failure = _from_ossfs(error, what)
-        except (ParseError, RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError) as error:
             failure = SourceUnavailable(f"{what}: the answer is not what OSS sends: {type(error).__name__}: {error}")
         raise failure  # outside of the except: oss2's error quotes keys, tokens and what was signed
 
     def _make_filesystem(self) -> Any:
-        from ossfs import OSSFileSystem
-
-        auth, region = self._auth(), _region(self._options, self._endpoint)
-        path_style = self._bucket.path_style
-
-        class Oss(OSSFileSystem):  # type: ignore[misc]
-            """ossfs with what its constructor cannot be told: V4 signatures, region, path style."""
-
-            def connect_as_we_do(self, certificates: str | None) -> None:
-                """requests would replace our signature by what a .netrc says of the host."""
-                self._session.session.trust_env = False
-                self._session.session.verify = certificates or True
-
-            def _get_bucket(self, bucket_name: str, connect_timeout: float | None = None) -> Any:
-                import oss2
-
-                return oss2.Bucket(
-                    auth or self._auth,
-                    self._endpoint,
-                    bucket_name,
-                    session=self._session,
-                    connect_timeout=connect_timeout,
-                    app_name="forebay",
-                    region=region,
-                    is_path_style=path_style,
-                )
-
-        filesystem = Oss(
+        kind = _filesystem_type(self._auth(), _region(self._options, self._endpoint), self._bucket.path_style)
+        filesystem = kind(
             endpoint=self._endpoint,
             key=None if self._anonymous else self._credentials["accessKeyId"],
             secret=self._credentials.get("secretAccessKey"),
@@ -143,20 +118,64 @@ class OssSource:
         return filesystem
 
     def _make_ranged(self) -> RangedGet:
-        auth, region = self._auth(), _region(self._options, self._endpoint)
-        signer: signing.Signer = signing.anonymous
-        if auth is not None:
-            signer = signing.oss(auth, self._bucket.name, path_style=self._bucket.path_style, region=region)
-        requester = Requester(signer, timeouts=opt.timeouts(self._options), tls=opt.tls(self._options))
+        requester = Requester(self._signer(), timeouts=opt.timeouts(self._options), tls=opt.tls(self._options))
         return RangedGet(requester, {"x-oss-range-behavior": "standard"})
 
-    def _auth(self) -> Any:
+    def _signer(self) -> signing.Signer:
         if self._anonymous:
-            return None
-        given, version = self._credentials, self._options.get("signature", "v1")
-        return signing.oss_auth(
-            given["accessKeyId"], given.get("secretAccessKey", ""), given.get("sessionToken"), version
+            return signing.anonymous
+        name, path_style = self._bucket.name, self._bucket.path_style
+        if self._v4:
+            region = _region(self._options, self._endpoint)
+            return signing_v4.oss(self._pair(), name, region, path_style=path_style)
+        return signing.oss_v1(self._pair(), name, path_style=path_style)
+
+    def _auth(self) -> Any:
+        return None if self._anonymous else signing.oss_auth(self._pair(), "v4" if self._v4 else "v1")
+
+    def _pair(self) -> signing.OssCredentials:
+        given = self._credentials
+        return signing.oss_credentials(
+            given["accessKeyId"], given.get("secretAccessKey", ""), given.get("sessionToken")
         )
+
+
+def _filesystem_type(auth: Any, region: str, path_style: bool) -> Any:
+    """ossfs with what its constructor cannot be told, and with listings as they came."""
+    import oss2
+    from oss2.models import ListObjectsV2Result
+    from ossfs import OSSFileSystem
+
+    class Listed(oss2.Bucket):  # type: ignore[misc]
+        """oss2's bucket that gives a listing's page as it came."""
+
+        @staticmethod
+        def _parse_result(resp: Any, parse_func: Any, klass: Any) -> Any:
+            if klass is ListObjectsV2Result:
+                return resp.read()
+            return oss2.Bucket._parse_result(resp, parse_func, klass)
+
+    class Oss(OSSFileSystem):  # type: ignore[misc]
+        """V4 signatures, region, path style."""
+
+        def connect_as_we_do(self, certificates: str | None) -> None:
+            """requests would replace our signature by what a .netrc says of the host."""
+            self._session.session.trust_env = False
+            self._session.session.verify = certificates or True
+
+        def _get_bucket(self, bucket_name: str, connect_timeout: float | None = None) -> Any:
+            return Listed(
+                auth or self._auth,
+                self._endpoint,
+                bucket_name,
+                session=self._session,
+                connect_timeout=connect_timeout,
+                app_name="forebay",
+                region=region,
+                is_path_style=path_style,
+            )
+
+    return Oss
 
 
 def _endpoint(options: Mapping[str, str]) -> str:

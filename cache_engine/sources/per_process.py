@@ -21,6 +21,9 @@ class PerProcess(Generic[T]):
         self._thing: T | None = None
 
     def get(self) -> T:
+        thing = self._thing
+        if thing is not None and self._pid == os.getpid():
+            return thing
         if self._pid != os.getpid():
             self._lock, self._thing, self._pid = threading.Lock(), None, os.getpid()
         with self._lock:

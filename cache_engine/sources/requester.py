@@ -6,11 +6,11 @@ Sits on `http1` (which knows no credentials and follows nothing) and below `rang
 from __future__ import annotations
 
 import ssl
-import threading
 from collections.abc import Mapping
 from urllib.parse import quote, urljoin, urlsplit
 
 from cache_engine.errors import UnsupportedSource
+from cache_engine.fork_lock import ForkLock
 from cache_engine.http1 import Pool, Response, Timeouts, TransportError
 from cache_engine.signing import Signer
 from cache_engine.sources.translation import from_transport
@@ -32,7 +32,7 @@ class Requester:
         self._timeouts = timeouts
         self._tls = tls
         self._follow = follow
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._pools: dict[str, Pool] = {}
         """Origin -> its connections; written under _lock, read without."""
 
@@ -41,9 +41,9 @@ class Requester:
 
     def send(self, method: str, url: str, headers: Mapping[str, str]) -> Response:
         """The answer, whatever its status. `headers`: lower-case names. Raises SourceUnavailable."""
-        home, _ = split_origin(url)
+        origin, target = split_origin(url)
+        home = origin
         for _ in range(self._follow + 1):
-            origin, target = split_origin(url)
             sent = {**headers, "user-agent": "forebay"}
             signature = self._signer(method, url, sent) if origin == home else []
             try:
@@ -55,6 +55,7 @@ class Requester:
                 return response
             response.close()
             url = _next(url, location)
+            origin, target = split_origin(url)
         raise UnsupportedSource(f"{method} {without_query(url)}: redirected more than {self._follow} times")
 
     def close(self) -> None:

@@ -1,7 +1,9 @@
 """s3://BUCKET/PREFIX: names, listing, metadata and credentials by botocore (what s3fs stands on), bytes by `ranged`.
 
 botocore rather than s3fs itself: s3fs lists through a cache, drops trailing slashes of keys and needs an event
-loop that does not survive a fork. Both read the same environment and profiles.
+loop that does not survive a fork. Both read the same environment and profiles. Two steps inside botocore are ours
+because of what they cost: the XML of a listing's page (`listing_page`; requests, signatures, endpoints and errors
+of listings stay botocore's), and the signatures of ranged GETs (`signing_v4`, with botocore's credentials).
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from cache_engine import signing
+from cache_engine import signing, signing_v4
 from cache_engine.block import ObjectId
 from cache_engine.errors import CacheEngineError, MissingCredential, SourceUnavailable, UnsupportedSource
 from cache_engine.source import Page, Stat, Stream
+from cache_engine.sources import listing_page
 from cache_engine.sources import options as opt
 from cache_engine.sources.bucket import Bucket, Place, endpoint_url, next_token, walk
 from cache_engine.sources.per_process import PerProcess
@@ -25,6 +28,26 @@ from cache_engine.sources.versions import version_of
 _OPTIONS = opt.TRANSPORT | {"endpoint", "region", "addressing", "anonymous", "profile"}
 _CLIENT_CONNECTIONS = 16
 """Listing and metadata only; bytes do not go through botocore."""
+
+
+class _Asked:
+    """botocore's credentials with their errors in our words; they may be fetched anew while they are asked.
+
+    A failure to fetch is a passing one: metadata services have bad minutes, and the read is tried again.
+    """
+
+    def __init__(self, credentials: signing.Credentials, name: str) -> None:
+        self._credentials = credentials
+        self._name = name
+
+    def get_frozen_credentials(self) -> Any:
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            return self._credentials.get_frozen_credentials()
+        except (BotoCoreError, RuntimeError) as error:  # RuntimeError: what was fetched has expired as well
+            kind = type(error).__name__
+        raise SourceUnavailable(f"{self._name}: its credentials have expired and no new ones could be fetched: {kind}")
 
 
 class S3Source:
@@ -64,14 +87,8 @@ class S3Source:
         more = {"ContinuationToken": token} if token else {}
         prefix = self._place.full(b"")
         answer = self._call("list_objects_v2", Prefix=prefix, **more)
-        if "Name" not in answer or "IsTruncated" not in answer:  # botocore takes any XML for an empty listing
-            raise SourceUnavailable(f"list {self.name}: the answer is not what S3 sends; is the endpoint right?")
-        page = Page()
-        for item in answer.get("Contents", ()):
-            if key := self._place.relative(item["Key"]):
-                version, _ = version_of({"etag": item.get("ETag", "")})
-                page.add(key, Stat(int(item["Size"]), version, item.get("LastModified", 0)))
-        return page, next_token(token, answer.get("IsTruncated", False), answer.get("NextContinuationToken"))
+        found = listing_page.parse(answer["Body"], self._place, what=f"list {self.name}", plus_is_blank=True)
+        return found.page, next_token(token, found.truncated, found.token)
 
     def stat(self, key: bytes) -> Stat:
         answer = self._call("head_object", Key=self._place.object(key))
@@ -97,7 +114,7 @@ class S3Source:
             raise _no_credentials(what) from error
         except ClientError as error:
             failure = _from_answer(error.response, what)
-        except (BotoCoreError, ResponseParserError) as error:
+        except (BotoCoreError, ResponseParserError, RuntimeError) as error:  # RuntimeError: see _Asked
             raise SourceUnavailable(f"{what}: {type(error).__name__}: {error}") from error
         raise failure  # outside of the except: the vendor's error may quote tokens
 
@@ -115,20 +132,23 @@ class S3Source:
             max_pool_connections=_CLIENT_CONNECTIONS,
         )
         session = self._session.get()
-        return session.create_client(
+        client = session.create_client(
             "s3",
             region_name=self._region(session),
             endpoint_url=self._endpoint,
             verify=self._options.get("caFile"),
             config=config,
         )
+        client.meta.events.register("before-parse.s3.ListObjectsV2", _keep_body)
+        return client
 
     def _make_session(self) -> Any:
         import botocore.session
         from botocore.exceptions import BotoCoreError
 
         session = botocore.session.Session(profile=self._options.get("profile"))
-        session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_nanoseconds)
+        # times stay text: the usual parser costs 60 us each, and a stat whose Last-Modified is broken would fail
+        session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=str)
         if "accessKeyId" in self._credentials:
             given = self._credentials
             session.set_credentials(given["accessKeyId"], given.get("secretAccessKey", ""), given.get("sessionToken"))
@@ -145,7 +165,7 @@ class S3Source:
         signer: signing.Signer = signing.anonymous
         if not self._anonymous:
             session = self._session.get()
-            signer = signing.sigv4(session.get_credentials(), self._region(session))
+            signer = signing_v4.s3(_Asked(session.get_credentials(), self.name), self._region(session))
         requester = Requester(signer, timeouts=opt.timeouts(self._options), tls=opt.tls(self._options))
         return RangedGet(requester), bucket
 
@@ -176,12 +196,11 @@ def _no_credentials(what: str) -> MissingCredential:
     return MissingCredential(f"{what}: no credentials; give accessKeyId and secretAccessKey, or option anonymous: true")
 
 
-def _nanoseconds(text: str) -> int:
-    """botocore's own parser of times costs more than the rest of a listing: 60 us an object."""
-    try:
-        return int(datetime.fromisoformat(text).timestamp()) * 1_000_000_000
-    except ValueError:
-        return 0
+def _keep_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
+    """A handler of botocore's: the answer is to hold a listing's page as it came, and nothing is parsed there."""
+    if response_dict["status_code"] == 200:
+        customized_response_dict["Body"] = response_dict["body"]
+        response_dict["body"] = b""
 
 
 def available() -> None:

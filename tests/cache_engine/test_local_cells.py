@@ -165,14 +165,14 @@ def test_a_known_small_cell_that_left_and_is_being_filled_again_is_not_cached_ye
     obj = an_object("k", 5000)
     fill(tier, obj)
     small = cells.small(obj)
-    assert cells.read(small) == body(obj, 0)
+    assert small.read() == body(obj, 0)
     tier.drop(obj)
-    assert cells.read(small) is None
+    assert small.read() is None
     with tier.lease(obj) as lease:
         assert lease.reserve([0])
-        assert cells.read(small) is None
+        assert small.read() is None
     fill(tier, obj)
-    assert cells.read(small) == body(obj, 0)
+    assert small.read() == body(obj, 0)
 
 
 def test_no_directory_is_not_cached(tmp_path):

@@ -6,7 +6,6 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cache_engine.block import ObjectId
 from cache_engine.errors import AccessDenied, MissingCredential, NotFound, SourceUnavailable
 from cache_engine.sources import SOURCES
 from tests.cache_engine.wire_server import WireServer, ok
-from tests.contracts.places import Place, fetch, identify, listed, place
+from tests.contracts.places import Place, everything_said, fetch, identify, listed, place
 
 
 @pytest.mark.case("A24")
@@ -118,6 +119,20 @@ def test_s3_without_any_credentials_says_what_to_give(tmp_path, monkeypatch):
     source = SOURCES["s3"].load()("s3://bucket/x", {"endpoint": "http://127.0.0.1:9"}, {})
     with pytest.raises(MissingCredential, match="accessKeyId"):
         listed(source)
+
+
+def test_s3_credentials_that_cannot_be_renewed_are_a_passing_fault_and_show_nothing(tmp_path, monkeypatch):
+    """A program of the user's gives credentials that have expired already."""
+    document = '{"Version": 1, "AccessKeyId": "i", "SecretAccessKey": "seeded-3", "Expiration": "2001-01-01T00:00:00Z"}'
+    (tmp_path / "given").write_text(document)
+    (tmp_path / "config").write_text(f"[profile p]\ncredential_process = cat {tmp_path / 'given'}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    source = SOURCES["s3"].load()("s3://bucket/x", {"endpoint": "http://127.0.0.1:9", "profile": "p"}, {})
+    for ask in (lambda: listed(source), lambda: source.read(ObjectId(source.name, b"k", 'etag:"e"', 3), 0, 3)):
+        with pytest.raises(SourceUnavailable) as caught:
+            ask()
+        assert "expired" in str(caught.value) and "seeded-3" not in everything_said(caught.value)
 
 
 @pytest.mark.case("A37")
