@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from cache_engine.config import ReaderConfig
 from cache_engine.control import Control
 from cache_engine.datasets import open_manifest, open_mounts
 from cache_engine.errors import CacheEngineError, ControllerUnavailable, InvalidValue, NotFound
+from cache_engine.fork_lock import ForkLock
 from cache_engine.fresh_bytes import fresh_bytes
 from cache_engine.manifest import Manifest
 from cache_engine.membership import Membership
@@ -54,7 +54,7 @@ class Client:
         self.control = control
         self.config = config
         self._environ = dict(environ)
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._renewed = 0.0
         self._sources: list[Source] | None = None
         self.access = control.access(dataset)

@@ -21,6 +21,10 @@ from cache_engine.metrics import WorkerMetrics
 from cache_engine.source import Stream
 from cache_engine.tier import DiskTier
 
+GRACE = 3.0
+"""Seconds that fetches get to land their block when a worker stops; a source may hang for minutes."""
+STOPPING = "this worker is stopping; ask the next owner"
+
 
 class NoRoom(CacheEngineError):
     """The tier cannot take these blocks now (all leased and full, or the disk is); read past the cache."""
@@ -35,7 +39,10 @@ class Origin(Protocol):
 
 
 class Filler:
-    """Fills cells of one tier. Threads: `fetches` of them, each with one block of buffer."""
+    """Fills cells of one tier. Threads: `fetches` of them, each with one block of buffer.
+
+    Mutable: `_running`, guarded by `_idle`; `_stopping`, set once.
+    """
 
     def __init__(self, tier: DiskTier, fetches: int, metrics: WorkerMetrics) -> None:
         self.tier = tier
@@ -43,6 +50,9 @@ class Filler:
         self._metrics = metrics
         self._pool = ThreadPoolExecutor(fetches, thread_name_prefix="fetch")
         self._local = threading.local()
+        self._stopping = False
+        self._running = 0
+        self._idle = threading.Condition()
 
     def ensure(self, lease: Lease, blocks: range, origin: Origin, label: str, near: bool) -> list[Future[None]]:
         """Start what is missing of `blocks`; wait for all the futures, then the lease is ready for them.
@@ -62,10 +72,20 @@ class Filler:
 
     def _start(self, flight: Flight, obj: ObjectId, origin: Origin, label: str, near: bool) -> None:
         try:
-            self._pool.submit(self._carry_out, flight, obj, origin, label, near)
+            self._pool.submit(self._fly, flight, obj, origin, label, near)
         except RuntimeError as exc:
-            self.flights.end(flight, WorkerUnavailable("this worker is stopping; ask the next owner"))
-            raise WorkerUnavailable("this worker is stopping; ask the next owner") from exc
+            self.flights.end(flight, WorkerUnavailable(STOPPING))
+            raise WorkerUnavailable(STOPPING) from exc
+
+    def _fly(self, flight: Flight, obj: ObjectId, origin: Origin, label: str, near: bool) -> None:
+        with self._idle:
+            self._running += 1
+        try:
+            self._carry_out(flight, obj, origin, label, near)
+        finally:
+            with self._idle:
+                self._running -= 1
+                self._idle.notify_all()
 
     def _carry_out(self, flight: Flight, obj: ObjectId, origin: Origin, label: str, near: bool) -> None:
         """One flight, in a pool thread, with a lease of its own: the asker's may be gone."""
@@ -93,6 +113,8 @@ class Filler:
         stream = origin.read(obj, first, min(obj.size, flight.run.stop * BLOCK))
         try:
             for block in flight.run:
+                if self._stopping:
+                    raise WorkerUnavailable(STOPPING)
                 view = self._buffer()[: block_length(obj.size, block)]
                 if stream.readinto(view) != len(view):
                     raise SourceUnavailable(f"the bytes of {obj.key!r} ended inside block {block}; try again")
@@ -115,9 +137,17 @@ class Filler:
             view = self._local.view = memoryview(bytearray(BLOCK))
         return view
 
-    def close(self) -> None:
-        """No new fetches; those in flight end first."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+    def stop(self) -> None:
+        """No new fetches; those under way end at their next block, and whoever waits is told so now."""
+        self._stopping = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.flights.end_all(WorkerUnavailable(STOPPING))
+
+    def close(self, grace: float = GRACE) -> bool:
+        """Stop, and wait `grace` seconds for fetches to end; False where one still waits for its source."""
+        self.stop()
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._running, grace)
 
 
 def read_past(origin: Origin, obj: ObjectId, start: int, stop: int) -> bytearray:

@@ -92,3 +92,10 @@ class Flights:
             waiters, flight.waiters = flight.waiters, []
         for _, future in waiters:
             future.set_exception(error or SourceUnavailable("the fetch ended before this block came; try again"))
+
+    def end_all(self, error: CacheEngineError) -> None:
+        """Nobody waits any more: each gets `error`. What still lands, lands for nobody."""
+        with self._lock:
+            flights = {id(flight): flight for flight in self._airborne.values()}
+        for flight in flights.values():
+            self.end(flight, error)

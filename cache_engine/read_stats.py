@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
+
+from cache_engine.fork_lock import ForkLock
 
 
 @dataclass(slots=True)
@@ -15,7 +16,7 @@ class ReadStats:
     """Requests that a worker did not answer and another place did."""
     bad_blocks: int = 0
     """Blocks whose CRC was wrong: never handed to a caller."""
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: ForkLock = field(default_factory=ForkLock, repr=False)
 
     def add(self, origin: str, size: int) -> None:
         with self._lock:

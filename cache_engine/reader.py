@@ -9,7 +9,6 @@ and `stats`, both by single atomic assignments or under `_lock`.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -25,6 +24,7 @@ from cache_engine.errors import (
     UnsupportedSource,
     WorkerUnavailable,
 )
+from cache_engine.fork_lock import ForkLock
 from cache_engine.local_cells import LocalCells, SmallCell
 from cache_engine.manifest import Manifest
 from cache_engine.membership import Membership
@@ -62,7 +62,7 @@ class Reader:
         self._sources = sources
         self._newer = newer
         self._threads: tuple[int, ThreadPoolExecutor] | None = None
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def __repr__(self) -> str:
         return f"<Reader {self.manifest.digest[:12]} epoch {self.membership.access.epoch}, {self.stats.bytes}>"
@@ -150,12 +150,7 @@ class Reader:
         return False
 
     def _pull_workers(
-        self,
-        index: int,
-        view: memoryview,
-        start: int,
-        membership: Membership,
-        order: Sequence[tuple[str, bool]],
+        self, index: int, view: memoryview, start: int, membership: Membership, order: Sequence[tuple[str, bool]]
     ) -> CacheEngineError | None:
         """None once the view is filled; else the most telling reason why no worker had it."""
         failure: CacheEngineError = WorkerUnavailable(f"Dataset {membership.access.dataset} has no worker")

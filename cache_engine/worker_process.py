@@ -1,7 +1,7 @@
 """A worker's life as a process: arguments, listening, heartbeats, signals. `python -m cache_engine.worker_process`.
 
 Started by a cluster (as a child process, or as a container); it prints one JSON line with its URL once it
-listens. SIGTERM and SIGINT end it cleanly: fetches in flight land, the tier gets its clean mark.
+listens. SIGTERM and SIGINT end it cleanly within seconds: blocks under way land, the tier gets its clean mark.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ async def serve(worker: Worker, stop: asyncio.Event) -> None:
     beating = asyncio.create_task(_beat(worker, url))
     await stop.wait()
     beating.cancel()
+    worker.filler.stop()  # first, so that requests that wait for a fetch are answered and can end
     await runner.cleanup()
     await asyncio.to_thread(worker.close)
 
@@ -97,6 +98,9 @@ async def _run(config: WorkerConfig) -> None:
         loop.add_signal_handler(name, stop.set)
     worker = await asyncio.to_thread(Worker, config, dict(os.environ))
     await serve(worker, stop)
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)  # the tier is closed; a thread that still waits for a source would keep the process for minutes
 
 
 def main(argv: Sequence[str] | None = None) -> int:

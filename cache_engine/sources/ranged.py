@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Callable, Mapping
 from urllib.parse import quote
 
 from cache_engine.block import ObjectId
 from cache_engine.errors import CacheEngineError, NotFound, ObjectChanged, SourceUnavailable, UnsupportedSource
+from cache_engine.fork_lock import ForkLock
 from cache_engine.http1 import Response, TransportError
 from cache_engine.source import Stream
 from cache_engine.sources.requester import Requester, without_query
@@ -100,7 +100,7 @@ class RangedGet:
     def __init__(self, requester: Requester, headers: Mapping[str, str] | None = None) -> None:
         self._requester = requester
         self._headers = {"accept-encoding": "identity", **(headers or {})}
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._parked: dict[tuple[int, str, str], tuple[Response, int]] = {}
         """(pid, URL, version) -> whole-body answer and how far it was read; under _lock, oldest first."""
 

@@ -6,11 +6,11 @@ Sits on `http1` (which knows no credentials and follows nothing) and below `rang
 from __future__ import annotations
 
 import ssl
-import threading
 from collections.abc import Mapping
 from urllib.parse import quote, urljoin, urlsplit
 
 from cache_engine.errors import UnsupportedSource
+from cache_engine.fork_lock import ForkLock
 from cache_engine.http1 import Pool, Response, Timeouts, TransportError
 from cache_engine.signing import Signer
 from cache_engine.sources.translation import from_transport
@@ -32,7 +32,7 @@ class Requester:
         self._timeouts = timeouts
         self._tls = tls
         self._follow = follow
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._pools: dict[str, Pool] = {}
         """Origin -> its connections; written under _lock, read without."""
 
