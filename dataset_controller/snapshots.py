@@ -7,6 +7,7 @@ The listing itself is `cache_engine.snapshot.take` over `cache_engine.sources.op
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -45,7 +46,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What one listing gave: the manifest's file under its final name, and how it differs from the one before."""
+    """What one listing gave: the manifest's file, under a name of its own, and how it differs from the one before."""
 
     digest: str
     files: int
@@ -106,10 +107,17 @@ class Snapshots:
         flight = self._flights[uid] = _Flight(taking)
 
         def succeed(listed: Listed) -> None:
-            if flight.wanted:
-                del self._flights[uid]
-                self._failures.pop(uid, None)
-                done(_snapshot(listed, taking), listed.difference)
+            if not flight.wanted:
+                listed.path.unlink(missing_ok=True)
+                return
+            try:
+                path = self._settle(listed)
+            except OSError as error:
+                fail(error)
+                return
+            del self._flights[uid]
+            self._failures.pop(uid, None)
+            done(_snapshot(listed, path, taking), listed.difference)
 
         def fail(error: Exception) -> None:
             if flight.wanted:
@@ -126,6 +134,13 @@ class Snapshots:
                 self._post(lambda: succeed(listed))
 
         threading.Thread(target=run, name=f"snapshot-{uid[:8]}", daemon=True).start()
+
+    def _settle(self, listed: Listed) -> Path:
+        """Give the manifest its final name, on the control thread: a sweep never falls between that and the store."""
+        path = self._directory / f"{listed.digest}{SUFFIX}"
+        if listed.path != path:
+            os.replace(listed.path, path)
+        return path
 
 
 def reason_of(error: BaseException) -> str:
@@ -148,14 +163,14 @@ def failure_of(error: Exception, taking: Taking, before: Failure | None, now: fl
     )
 
 
-def _snapshot(listed: Listed, taking: Taking) -> Snapshot:
+def _snapshot(listed: Listed, path: Path, taking: Taking) -> Snapshot:
     return Snapshot(
         digest=listed.digest,
         files=listed.files,
         bytes=listed.bytes,
         began=taking.began,
         mounts=taking.mounts,
-        path=str(listed.path),
+        path=str(path),
         hidden=listed.hidden,
         unshowable=listed.unshowable,
     )
@@ -169,23 +184,20 @@ def real_take(environ: Mapping[str, str]) -> Take:
         from cache_engine.snapshot import take as take_snapshot
         from cache_engine.sources import open_source
 
-        partial = directory / f".taking-{os.getpid()}-{threading.get_native_id()}"
+        partial = directory / f".taking-{secrets.token_hex(8)}"
         with ExitStack() as closing:
-            closing.callback(partial.unlink, missing_ok=True)
             opened = []
             for mount in mounts:
                 source = open_source(mount.url, mount.options, resolve(mount.credentials, environ))
                 closing.callback(source.close)
                 opened.append((mount, source))
             manifest = take_snapshot(opened, partial)
-            path = directory / f"{manifest.digest}{SUFFIX}"
-            os.replace(partial, path)
         return Listed(
             digest=manifest.digest,
             files=manifest.files,
             bytes=manifest.bytes,
-            path=path,
-            difference=_compare(before, path),
+            path=partial,
+            difference=_compare(before, partial),
             hidden=manifest.hidden,
             unshowable=manifest.unshowable,
         )
@@ -197,8 +209,6 @@ def _compare(before: Path | None, after: Path) -> Difference:
     from cache_engine.manifest import Manifest
     from cache_engine.manifest_diff import difference
 
-    if before == after:
-        return Difference()
     new = Manifest.open(after)
     if before is None or not before.exists():
         return Difference(added=new.files)

@@ -37,10 +37,21 @@ spec:
   mounts:
     - url: s3://models/minilm
       options: {{endpoint: {s3}, region: us-east-1}}
-      credentials: &keys
+      credentials:
         accessKeyId: {{env: DEMO_KEY_ID}}
         secretAccessKey: {{env: DEMO_KEY_SECRET}}
-  snapshot: {{refresh: onChange}}
+---
+apiVersion: data.forebay.io/v1alpha1
+kind: Dataset
+metadata: {{name: fresh}}
+spec:
+  mounts:
+    - url: s3://models/fresh
+      options: {{endpoint: {s3}, region: us-east-1}}
+      credentials:
+        accessKeyId: {{env: DEMO_KEY_ID}}
+        secretAccessKey: {{env: DEMO_KEY_SECRET}}
+  snapshot: {{refresh: never}}
 ---
 apiVersion: data.forebay.io/v1alpha1
 kind: Dataset
@@ -88,6 +99,9 @@ def collect(root: Path) -> tuple[Path, int]:
     target = root / "models" / "minilm" / "model.safetensors"
     target.parent.mkdir(parents=True)
     target.write_bytes(model.read_bytes())
+    fresh = root / "models" / "fresh" / "weights.bin"
+    fresh.parent.mkdir(parents=True)
+    fresh.write_bytes(model.read_bytes()[: 40 << 20])
     count = 0
     for path in site.rglob("*.py"):
         if path.is_file() and path.stat().st_size:
@@ -187,24 +201,25 @@ class Demo:
             print(f"  worker with pid {victim} killed; {len(bodies)} files read, all right,", end=" ")
             print(f"{client.stats().failed_over} requests answered elsewhere, no error", flush=True)
 
-    def replace_the_model(self, model: Path) -> None:
-        """The object changes at its source while a reader holds the old snapshot."""
-        with self.embedded.open("minilm", CONNECTIONS, local=False) as client:
-            old = client.manifest.digest
-            model.write_bytes(model.read_bytes()[::-1])
-            self.embedded.forebay("refresh", "minilm")
+    def replace_an_object(self, fresh: Path) -> None:
+        """The object changes at its source, by equal length, while a reader has read half of it."""
+        half = fresh.stat().st_size // 2
+        with self.embedded.open("fresh", CONNECTIONS, local=False) as client:
+            old, first = client.manifest.digest, client.read(fresh.name, 0, half)
+            if hashlib.sha256(first).digest() != hashlib.sha256(fresh.read_bytes()[:half]).digest():
+                sys.exit("FAILED: the first half has other bytes than the source")
+            fresh.write_bytes(fresh.read_bytes()[::-1])
+            print("  half of the object is read; now it is replaced at the source by another of equal length")
             try:
-                client.read("model.safetensors")
-                print("  the old snapshot is still held whole in the cache: its bytes stay right", flush=True)
+                client.read(fresh.name)
+                sys.exit("FAILED: the read of a replaced object did not fail")
             except ObjectChanged as exc:
-                print(f"  a reader of the old snapshot gets: ObjectChanged: {exc}", flush=True)
+                print(f"  the reader gets no mix of old and new, but an error:\n    ObjectChanged: {exc}", flush=True)
+            self.embedded.forebay("refresh", "fresh")
             client.refresh()
-            body = client.read("model.safetensors")
-            if hashlib.sha256(body).digest() != hashlib.sha256(model.read_bytes()).digest():
+            if hashlib.sha256(client.read(fresh.name)).digest() != hashlib.sha256(fresh.read_bytes()).digest():
                 sys.exit("FAILED: the new snapshot has other bytes than the source")
-            print(
-                f"  new snapshot {client.manifest.digest[:12]} (was {old[:12]}): the new bytes, all right", flush=True
-            )
+            print(f"  snapshot {old[:12]} -> {client.manifest.digest[:12]}: the new bytes, all right", flush=True)
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -229,17 +244,17 @@ def main() -> int:
         with (
             StoreProcess("s3", root=buckets, credentials=keys, first_byte=FIRST_BYTE, rate=RATE) as s3,
             StoreProcess("oss", root=buckets, credentials=keys, first_byte=FIRST_BYTE, rate=RATE) as oss,
-            Embedded(Path(scratch) / "state", workers=3) as embedded,
+            Embedded(Path(scratch) / "state", workers=3, log=Path(scratch) / "up.log") as embedded,
         ):
-            tell(embedded, s3, oss, buckets, model)
+            tell(embedded, s3, oss, buckets)
     say(f"Done in {time.perf_counter() - begun:.0f} s; nothing is left running.")
     return 0
 
 
-def tell(embedded: Embedded, s3: StoreProcess, oss: StoreProcess, buckets: Path, model: Path) -> None:
+def tell(embedded: Embedded, s3: StoreProcess, oss: StoreProcess, buckets: Path) -> None:
     wanted = {"minilm": truth(buckets / "models" / "minilm"), "code": truth(buckets / "code" / "python")}
     demo = Demo(embedded, {"minilm": s3, "code": oss}, wanted)
-    say("1. Declare two Datasets: one over s3://, one over oss://")
+    say("1. Declare Datasets: two over s3://, one over oss://")
     embedded.apply(MODEL.format(s3=s3.url, oss=oss.url))
     embedded.forebay("get", "datasets")
     say(f"2. Read MiniLM, {CONNECTIONS} requests in flight: directly, cold, warm")
@@ -250,7 +265,7 @@ def tell(embedded: Embedded, s3: StoreProcess, oss: StoreProcess, buckets: Path,
     say("4. Kill a worker in the middle of a read")
     demo.lose_a_worker()
     say("5. Replace an object at its source")
-    demo.replace_the_model(model)
+    demo.replace_an_object(buckets / "models" / "fresh" / "weights.bin")
     pace = f"{FIRST_BYTE * 1000:.0f} ms to the first byte, {RATE / 1e6:.0f} MB/s a connection"
     say(f"The store: {pace}; 3 workers, this machine.")
     print(table(demo.rows), flush=True)

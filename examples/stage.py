@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,11 +29,22 @@ def _environment(extra: Mapping[str, str]) -> dict[str, str]:
 class Embedded:
     """`forebay up` in the foreground of a child process, and its command line."""
 
-    def __init__(self, home: Path, workers: int = 1, *options: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        workers: int = 1,
+        *options: str,
+        env: Mapping[str, str] | None = None,
+        log: Path | None = None,
+    ) -> None:
+        """`log`: a file for what the controller says on stderr; default: ours."""
         self.home = home
         self.environment = _environment({"FOREBAY_HOME": str(home), **(env or {})})
         command = [*self._command(), "up", "--workers", str(workers), *options]
-        self.process = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, text=True)
+        with log.open("w") if log else nullcontext() as stderr:
+            self.process = subprocess.Popen(
+                command, env=self.environment, stdout=subprocess.PIPE, stderr=stderr, text=True
+            )
         assert self.process.stdout is not None
         self.said: list[str] = []
         for line in self.process.stdout:

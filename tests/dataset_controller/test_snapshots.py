@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,9 @@ class Listings:
         outcome = self.ends[mounts[0].url].get(timeout=10)
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome
+        path = directory / f".taking-{outcome.digest}"
+        path.write_bytes(b"")
+        return replace(outcome, path=path)
 
     def start(self, snapshots: Snapshots, mounts: tuple[MountAccess, ...]) -> None:
         def done(snapshot: Snapshot, difference: Difference) -> None:
@@ -72,6 +75,21 @@ def test_one_that_ends_well(listings: Listings, snapshots: Snapshots) -> None:
     assert [getattr(one, "digest", None) for one in listings.outcomes] == ["a"]
 
 
+def test_a_sweep_while_a_listing_ends_does_not_take_its_manifest(
+    listings: Listings, snapshots: Snapshots, tmp_path: Path
+) -> None:
+    """Another Dataset's outcome sweeps between the end of this listing and its place in the store."""
+    listings.start(snapshots, OLD)
+    listings.ends[OLD[0].url].put(listed("a"))
+    outcome = listings.posted.get(timeout=10)
+    assert sweep(tmp_path, set()) == []
+    outcome()
+    (snapshot,) = listings.outcomes
+    assert isinstance(snapshot, Snapshot)
+    assert Path(snapshot.path) == tmp_path / "a.manifest"
+    assert Path(snapshot.path).exists()
+
+
 def test_failures_are_counted_until_one_ends_well(listings: Listings, snapshots: Snapshots) -> None:
     for tries in (1, 2):
         listings.start(snapshots, OLD)
@@ -94,13 +112,14 @@ def test_a_listing_of_mounts_that_have_changed_comes_to_nothing(listings: Listin
 
 
 @pytest.mark.parametrize("outcome", [listed("a"), SourceUnavailable("no answer")])
-def test_a_forgotten_dataset_hears_nothing(
-    listings: Listings, snapshots: Snapshots, outcome: Listed | Exception
+def test_a_forgotten_dataset_hears_nothing_and_leaves_no_file(
+    listings: Listings, snapshots: Snapshots, outcome: Listed | Exception, tmp_path: Path
 ) -> None:
     listings.start(snapshots, OLD)
     snapshots.forget("uid")
     listings.end(OLD, outcome)
     assert (listings.outcomes, snapshots.failure("uid")) == ([], None)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_listings_do_not_hold_up_the_end_of_the_process(listings: Listings, snapshots: Snapshots) -> None:
@@ -128,7 +147,7 @@ def test_each_outcome_has_a_reason_of_its_own(error: Exception, reason: str, ret
     assert failure.retry_after == getattr(error, "retry_after", None)
 
 
-def test_the_real_listing_names_the_manifest_by_its_digest_and_counts_what_changed(tmp_path: Path) -> None:
+def test_the_real_listing_keeps_a_name_of_its_own_and_counts_what_changed(tmp_path: Path) -> None:
     source, manifests = tmp_path / "source", tmp_path / "manifests"
     source.mkdir()
     manifests.mkdir()
@@ -137,7 +156,7 @@ def test_the_real_listing_names_the_manifest_by_its_digest_and_counts_what_chang
     mounts = (MountAccess(f"file://{source}", path="data"),)
     first = real_take({})(mounts, manifests, None)
     assert (first.files, first.bytes, first.difference) == (3, 3, Difference(added=3))
-    assert first.path == manifests / f"{first.digest}.manifest"
+    assert first.path.name.startswith(".taking-")
     assert Manifest.open(first.path).digest == first.digest
     (source / "changed").write_bytes(b"22")
     (source / "gone").unlink()
@@ -145,8 +164,10 @@ def test_the_real_listing_names_the_manifest_by_its_digest_and_counts_what_chang
     second = real_take({})(mounts, manifests, first.path)
     assert second.difference == Difference(added=1, changed=1, gone=1)
     assert real_take({})(mounts, manifests, second.path).difference == Difference()
+    for listing in (first, second):
+        listing.path.rename(manifests / f"{listing.digest}.manifest")
     assert sweep(manifests, {second.digest}) == [first.digest]
-    assert [path.name for path in manifests.iterdir()] == [second.path.name]
+    assert (manifests / f"{second.digest}.manifest").exists()
 
 
 def test_a_real_listing_that_fails_leaves_no_file(tmp_path: Path) -> None:
