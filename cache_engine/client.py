@@ -22,9 +22,11 @@ from cache_engine.errors import CacheEngineError, ControllerUnavailable, Invalid
 from cache_engine.fork_lock import ForkLock
 from cache_engine.fresh_bytes import fresh_bytes
 from cache_engine.manifest import Manifest
+from cache_engine.membership import Membership
 from cache_engine.names import parse, show
 from cache_engine.read_many import ManyRead
-from cache_engine.reader import Membership, Reader, ReadStats
+from cache_engine.read_stats import ReadStats
+from cache_engine.reader import Reader
 from cache_engine.source import Source
 
 AHEAD = 512
@@ -80,6 +82,8 @@ class Client:
         return self._reader
 
     def _open_manifest(self) -> Manifest:
+        if self.config.shared:
+            return open_manifest(self.access, self.control, Path(self.config.shared))
         with tempfile.TemporaryDirectory(prefix="forebay-") as scratch:
             return open_manifest(self.access, self.control, Path(scratch))
 

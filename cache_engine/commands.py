@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from cache_engine.errors import InvalidValue
-from cache_engine.output import add_output_option, show
+from cache_engine.output import add_output_option, count, show
 from cache_engine.sizes import format_size
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ def open_reading(name: str, environ: Environ) -> Any:
 def register(verbs: Any, opener: Opener = open_reading) -> None:
     """Add the verbs to argparse's sub-parsers."""
     verb = verbs.add_parser("ls", help="list a directory of a Dataset", description="List a directory of a Dataset.")
-    verb.add_argument("place", metavar="NAME[/PATH]")
+    verb.add_argument("place", metavar="NAME[/PATH]", help="a Dataset, a directory or a file in it")
     verb.add_argument("-l", "--long", action="store_true", help="sizes and times (UTC) too")
     verb.add_argument("-R", "--recursive", action="store_true", help="everything below it")
     add_output_option(verb)
     verb.set_defaults(run=partial(run_ls, opener))
     verb = verbs.add_parser("cat", help="write files to standard output", description="Write files to standard output.")
-    verb.add_argument("places", metavar="NAME/PATH", nargs="+")
+    verb.add_argument("places", metavar="NAME/PATH", nargs="+", help="files of Datasets, in this order")
     verb.set_defaults(run=partial(run_cat, opener))
     verb = verbs.add_parser("cp", help="copy files or trees to a local directory", description=_CP)
     verb.add_argument("places", metavar="NAME[/PATH]", nargs="+", help="with a slash at its end: what is in it")
@@ -108,10 +108,12 @@ def run_cat(opener: Opener, args: argparse.Namespace, environ: Environ) -> int:
 
     for place in args.places:
         name, path = split_place(place)
+        if not path:
+            raise InvalidValue(f"{place!r} names no file; write NAME/PATH, `forebay ls {name}` shows what there is")
         with opener(name, environ) as client, DatasetFile(client, path) as file:
             buffer = memoryview(bytearray(min(PIECE, file.size)))
-            while count := file.readinto(buffer):
-                sys.stdout.buffer.write(buffer[:count])
+            while size := file.readinto(buffer):
+                sys.stdout.buffer.write(buffer[:size])
     return 0
 
 
@@ -119,6 +121,8 @@ def run_cp(opener: Opener, args: argparse.Namespace, environ: Environ) -> int:
     """1 where a file could not be copied, after all others were."""
     if args.concurrency < 1:
         raise InvalidValue(f"--concurrency {args.concurrency} is too small; write 1 or more")
+    if not args.target:
+        raise InvalidValue("the target is empty; write a file or directory, such as .")
     into = os.path.isdir(args.target) or args.target.endswith("/") or len(args.places) > 1
     document: dict[str, Any] = {"files": 0, "bytes": 0, "failed": []}
     for place in args.places:
@@ -127,7 +131,7 @@ def run_cp(opener: Opener, args: argparse.Namespace, environ: Environ) -> int:
         except KeyboardInterrupt:
             print(f"\nstopped; files that were copied whole stay in {args.target}", file=sys.stderr)
             return INTERRUPTED
-    show(args.output, document, lambda: f"{document['files']} files, {format_size(document['bytes'])} copied")
+    show(args.output, document, lambda: f"{count(document['files'], 'file')}, {format_size(document['bytes'])} copied")
     for fault in document["failed"]:
         print(f"not copied: {fault['path']}: {fault['reason']}", file=sys.stderr)
     return 1 if document["failed"] else 0

@@ -22,6 +22,8 @@ class ReaderConfig:
     """Name of this host; a member with the same name is local. Empty: nobody is."""
     source: bool = True
     """Read the source itself where every worker fails and the credentials resolve here."""
+    shared: str = ""
+    """Directory in which the processes of this host share copies of manifests; empty: a temporary one."""
     avoid: float = 2.0
     """Seconds for which a worker that failed is asked last."""
     timeouts: Timeouts = field(default_factory=lambda: Timeouts(connect=1.0, first_byte=60.0, progress=15.0))

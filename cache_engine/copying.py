@@ -190,4 +190,5 @@ def _copy(client: OpenDataset, copy: Copy, watch: _Progress, copied: Copied) -> 
         copied.bytes += export_file(client, copy.key, copy.target, watch.wrote)
         copied.files += 1
     except (CacheEngineError, OSError) as exc:
-        copied.failed.append((names.show(copy.key), str(exc)))
+        reason = str(exc) if isinstance(exc, CacheEngineError) else exc.strerror or str(exc)
+        copied.failed.append((names.show(copy.key), reason))

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cache_engine.access import Access, Member, MountAccess, SnapshotRef
+from cache_engine.access import Access, Member, MountAccess
 from cache_engine.block import ObjectId
 from cache_engine.control import Control
 from cache_engine.credentials import resolve
-from cache_engine.errors import CacheEngineError, ControllerUnavailable, InvalidValue, NotFound, WorkerUnavailable
+from cache_engine.errors import CacheEngineError, NotFound, WorkerUnavailable
 from cache_engine.manifest import Manifest
+from cache_engine.manifest_shelf import ManifestShelf
 from cache_engine.ring import Ring
 from cache_engine.source import Source
 from cache_engine.sources import open_source
@@ -42,28 +43,7 @@ def open_manifest(access: Access, control: Control, directory: Path) -> Manifest
         manifest = Manifest.open(Path(ref.path))
         if manifest.digest == ref.digest:
             return manifest
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return _kept(ref, directory / f"{ref.digest}.manifest") or _fetched(ref, control, directory)
-
-
-def _kept(ref: SnapshotRef, path: Path) -> Manifest | None:
-    """The copy of an earlier download; None where there is none, or where it is damaged."""
-    try:
-        manifest = Manifest.open(path) if path.is_file() else None
-    except InvalidValue as exc:
-        _log.warning("%s is damaged and is downloaded again: %s", path, exc)
-        return None
-    return manifest if manifest is not None and manifest.digest == ref.digest else None
-
-
-def _fetched(ref: SnapshotRef, control: Control, directory: Path) -> Manifest:
-    manifest = Manifest.open(control.fetch_manifest(ref, directory / f"{ref.digest}.manifest"))
-    if manifest.digest != ref.digest:
-        raise ControllerUnavailable(
-            f"{control.url} gave manifest {manifest.digest[:12]} where {ref.digest[:12]} was asked; try again"
-        )
-    manifest.verify()
-    return manifest
+    return ManifestShelf(directory).fetch(ref, control)
 
 
 def holds(manifest: Manifest, obj: ObjectId) -> bool:

@@ -22,6 +22,8 @@ def open_dataset(name: str, environ: Mapping[str, str], *, api: str | None = Non
     `options`: fields of ReaderConfig. Raises NotFound, ControllerUnavailable.
     """
     options.setdefault("node", environ.get("FOREBAY_NODE") or os.uname().nodename)
+    caches = environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    options.setdefault("shared", os.path.join(caches, "forebay", "manifests"))
     return Client(name, _control(environ, api), ReaderConfig(**options), environ)
 
 

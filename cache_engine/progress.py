@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import TextIO
@@ -27,6 +28,14 @@ def describe(done: int, total: int, seconds: float, bar: int = BAR) -> str:
         text += f", {format_size(rate)}/s"
         text += f", ETA {format_duration((total - done) / rate)}" if done < total else f", {format_duration(seconds)}"
     return f"[{'#' * int(share * bar):{bar}}] {text}" if bar else text.strip()
+
+
+def columns(stream: TextIO) -> int:
+    """How wide the terminal of `stream` is now; 80 where it does not say."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 class ProgressLine:
@@ -58,5 +67,7 @@ class ProgressLine:
 
     def _write(self, done: int, total: int, end: str) -> None:
         text = f"{self._label}: {describe(done, total, self._clock() - self._begun, BAR if self._terminal else 0)}"
-        self._stream.write(f"\r{text}\x1b[K{end}" if self._terminal else f"{text}{end}")
+        if self._terminal:
+            text = f"\r{text[: columns(self._stream) - 1]}\x1b[K"  # a line that wraps cannot be rewritten in place
+        self._stream.write(text + end)
         self._stream.flush()

@@ -70,10 +70,10 @@ class ManyRead:
         left = []
         size = 0
         for slot in slots:
-            cell = known.get(self._indices[slot])
             try:
+                cell = known.get(self._indices[slot])
                 body = cell.read() if cell else self._find_local(slot)
-            except CorruptBlock:  # the worker will hear of it from the batch
+            except CorruptBlock:
                 self._reader.stats.bad_blocks += 1
                 body = None
             if body is None:

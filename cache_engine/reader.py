@@ -9,13 +9,10 @@ and `stats`, both by single atomic assignments or under `_lock`.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 
 from cache_engine import wire
-from cache_engine.access import Access, Member
 from cache_engine.block import ObjectId
 from cache_engine.config import ReaderConfig
 from cache_engine.errors import (
@@ -30,101 +27,18 @@ from cache_engine.errors import (
 from cache_engine.fork_lock import ForkLock
 from cache_engine.local_cells import LocalCells, SmallCell
 from cache_engine.manifest import Manifest
+from cache_engine.membership import Membership
 from cache_engine.peers import BadBlock, Peer
 from cache_engine.pieces import piece_size, pieces_of
-from cache_engine.ring import Ring
+from cache_engine.read_stats import ReadStats
 from cache_engine.source import Source
 
 BEFORE_SOURCE = 2
 """Workers that are asked beside the owners before the source is; all of them where this process cannot read it."""
+SMALL_CELLS = 1 << 17
+"""Small cells of this host that a reader remembers at the most."""
 SOURCE_SAID = (SourceUnavailable, ObjectChanged)
 """Every worker would hear the same from the source: the others are asked only for what they hold already."""
-SMALL_CELLS = 1 << 17
-
-
-@dataclass(slots=True)
-class ReadStats:
-    """Bytes handed to callers by where they came from, and what went wrong on the way. Guarded by `_lock`."""
-
-    bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("local", "cell", "fill", "past", "source"), 0))
-    failed_over: int = 0
-    """Requests that a worker did not answer and another place did."""
-    bad_blocks: int = 0
-    """Blocks whose CRC was wrong: never handed to a caller."""
-    _lock: ForkLock = field(default_factory=ForkLock, repr=False)
-
-    def add(self, origin: str, size: int) -> None:
-        with self._lock:
-            self.bytes[origin] = self.bytes.get(origin, 0) + size
-
-    def copy(self) -> ReadStats:
-        """The figures as of now."""
-        with self._lock:
-            return ReadStats(dict(self.bytes), self.failed_over, self.bad_blocks)
-
-    def since(self, before: ReadStats) -> ReadStats:
-        """What came after `before`."""
-        bytes_ = {origin: size - before.bytes.get(origin, 0) for origin, size in self.bytes.items()}
-        return ReadStats(bytes_, self.failed_over - before.failed_over, self.bad_blocks - before.bad_blocks)
-
-    def total(self) -> int:
-        return sum(self.bytes.values())
-
-    def hit_ratio(self) -> float:
-        """Share of the bytes that were in a cache when they were asked for."""
-        return (self.bytes["local"] + self.bytes["cell"]) / max(1, self.total())
-
-
-class Membership:
-    """The workers of a Dataset as of one epoch, and who of them is better left alone for a while."""
-
-    def __init__(self, access: Access, config: ReaderConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self.access = access
-        self.ring = Ring.of(access.members)
-        self.members = {m.id: m for m in access.members}
-        self._config = config
-        self._clock = clock
-        self._peers = {m.id: Peer(m, config.timeouts) for m in access.members}
-        self._cells = {m.id: LocalCells(m.directory) for m in access.members if self._is_local(m)}
-        self._near = next((m for m in access.members if config.node and m.node == config.node), None)
-        self._avoid: dict[str, float] = {}
-
-    def _is_local(self, member: Member) -> bool:
-        return self._config.local and bool(self._config.node) and member.node == self._config.node
-
-    def peer(self, member: str) -> Peer:
-        return self._peers[member]
-
-    def cells(self, ranked: Sequence[str]) -> list[LocalCells]:
-        """Directories on this host that may hold the bytes: an owner's, and the near worker's."""
-        names = dict.fromkeys((*ranked[: self.access.owners], self._near.id if self._near else ""))
-        return [self._cells[name] for name in names if name in self._cells]
-
-    def candidates(self, ranked: Sequence[str]) -> list[tuple[str, bool]]:
-        """(member, whether it is a stand-in that asks nobody else), in the order to ask."""
-        owners = list(ranked[: self.access.owners])
-        first = [self._near.id] if self._near and self._keeps_near(owners) else []
-        rest = [name for name in ranked[len(owners) :] if name not in first]
-        order = [(name, False) for name in (*first, *owners)] + [(name, True) for name in rest]
-        now = self._clock()
-        return sorted(order, key=lambda item: self._avoid.get(item[0], 0.0) > now)
-
-    def _keeps_near(self, owners: Sequence[str]) -> bool:
-        """Whether this host's worker is asked first: it keeps near copies, and no owner is on this host."""
-        here = any(self.members[name].node == self._config.node for name in owners)
-        return not here and self.access.near_copies != "never"
-
-    @property
-    def has_local(self) -> bool:
-        """Whether any worker's cells can be opened directly."""
-        return bool(self._cells)
-
-    def failed(self, member: str) -> None:
-        self._avoid[member] = self._clock() + self._config.avoid
-
-    def close(self) -> None:
-        for peer in self._peers.values():
-            peer.close()
 
 
 class Reader:
@@ -236,7 +150,12 @@ class Reader:
         return False
 
     def _pull_workers(
-        self, index: int, view: memoryview, start: int, membership: Membership, order: Sequence[tuple[str, bool]]
+        self,
+        index: int,
+        view: memoryview,
+        start: int,
+        membership: Membership,
+        order: Sequence[tuple[str, bool]],
     ) -> CacheEngineError | None:
         """None once the view is filled; else the most telling reason why no worker had it."""
         failure: CacheEngineError = WorkerUnavailable(f"Dataset {membership.access.dataset} has no worker")

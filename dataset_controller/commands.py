@@ -48,20 +48,20 @@ def _register_declaring(verbs: Any) -> None:
     verb.add_argument("--timeout", default="10m", metavar="DURATION", help="how long --wait waits (default 10m)")
     verb = _add_verb(verbs, "delete", "delete Datasets; their cells are dropped", run_delete)
     verb.description = _DELETE
-    verb.add_argument("names", nargs="+", metavar="NAME")
+    verb.add_argument("names", nargs="+", metavar="NAME", help=_NAME)
     verb = _add_verb(verbs, "refresh", "take a new snapshot and say what changed", run_refresh)
     verb.description = _REFRESH
-    verb.add_argument("name", metavar="NAME")
+    verb.add_argument("name", metavar="NAME", help=_NAME)
 
 
 def _register_looking(verbs: Any) -> None:
     verb = _add_verb(verbs, "get", "list Datasets or workers", run_get)
-    verb.add_argument("kind", choices=(*DATASETS, *WORKERS), metavar="datasets|workers")
+    verb.add_argument("kind", choices=(*DATASETS, *WORKERS), metavar="datasets|workers", help="what to list")
     verb.add_argument("name", nargs="?", metavar="NAME", help="only this one")
     verb = _add_verb(verbs, "describe", "show a Dataset with its mounts and conditions", run_describe)
-    verb.add_argument("name", metavar="NAME")
+    verb.add_argument("name", metavar="NAME", help=_NAME)
     verb = _add_verb(verbs, "explain", "say why a Dataset is not ready, or cold, in numbers", run_explain)
-    verb.add_argument("name", metavar="NAME")
+    verb.add_argument("name", metavar="NAME", help=_NAME)
 
 
 def _add_verb(verbs: Any, name: str, text: str, run: Run) -> argparse.ArgumentParser:
@@ -93,11 +93,11 @@ def run_get(args: argparse.Namespace, environ: Environ) -> int:
     control = _control(environ)
     if args.kind in WORKERS:
         document = control.call("GET", "/v1/workers")
-        if args.name:
+        if args.name is not None:
             document = _one_worker(document["items"], args.name)
         show(args.output, document, lambda: printing.workers_table(document.get("items", [document])))
     else:
-        document = control.call("GET", _path(args.name) if args.name else "/v1/datasets")
+        document = control.call("GET", "/v1/datasets" if args.name is None else _path(args.name))
         show(args.output, document, lambda: printing.datasets_table(document.get("items", [document]), time.time()))
     return 0
 
@@ -121,7 +121,7 @@ def run_explain(args: argparse.Namespace, environ: Environ) -> int:
 def run_refresh(args: argparse.Namespace, environ: Environ) -> int:
     from dataset_controller import printing
 
-    document = _control(environ).refresh(args.name)
+    document = _control(environ).refresh(_checked(args.name))
     show(args.output, document, lambda: printing.refreshed(document))
     return 0
 
@@ -153,7 +153,14 @@ def _text(file: str) -> str:
 
 
 def _path(name: str) -> str:
-    return f"/v1/datasets/{quote(name, safe='')}"
+    return f"/v1/datasets/{quote(_checked(name), safe='')}"
+
+
+def _checked(name: str) -> str:
+    """A name that can stand in a URL of the API."""
+    if not name or "/" in name:
+        raise InvalidValue(f"{name!r} is no name of a Dataset; `forebay get datasets` lists those that exist")
+    return name
 
 
 def _one_worker(items: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -195,6 +202,7 @@ def _wait_ready(control: Control, dataset: dict[str, Any], timeout: float) -> di
         dataset = control.call("GET", _path(metadata["name"]))
 
 
+_NAME = "a Dataset"
 _APPLY = """Create or change the Datasets of YAML files (several documents in a file are welcome). All are checked
 first: if a field is wrong, nothing is stored, and each wrong field is named with the allowed form."""
 _DELETE = "Delete Datasets. Workers drop their cached bytes; the source is never touched."

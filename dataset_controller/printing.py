@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cache_engine.output import facts, table
+from cache_engine.output import count, facts, table
 from cache_engine.sizes import format_duration, format_size
 
 Document = Mapping[str, Any]
@@ -53,7 +53,10 @@ def description(dataset: Document, now: float) -> str:
         ("Size", f"{format_size(status['bytes'])} ({status['bytes']} bytes)"),
         ("Cached", f"{format_size(status['cachedBytes'])} ({status['cachedRatio']} %)"),
         ("Near copies", f"{format_size(status['nearBytes'])}, kept {spec['nearCopies']}"),
-        ("Workers", f"{status['workers']['ready']} of {status['workers']['total']} ready, {spec['owners']} owners"),
+        (
+            "Workers",
+            f"{status['workers']['ready']} of {status['workers']['total']} ready, {count(spec['owners'], 'owner')}",
+        ),
         ("Snapshot", f"{snapshot['digest'][:12]}, taken {snapshot['takenAt']}" if snapshot else "none"),
         ("Refresh", refresh),
     ]
@@ -79,7 +82,7 @@ def explanation(document: Document) -> str:
 
 def refreshed(document: Document) -> str:
     changes = f"{document['added']} added, {document['changed']} changed, {document['gone']} gone"
-    return f"{document['name']}: {changes}; now {document['files']} files, {format_size(document['bytes'])}"
+    return f"{document['name']}: {changes}; now {count(document['files'], 'file')}, {format_size(document['bytes'])}"
 
 
 def _dataset_row(dataset: Document, now: float) -> tuple[object, ...]:

@@ -30,7 +30,7 @@ def register_up(verbs: Any, outside: Outside | None) -> None:
     verb.add_argument(
         "--state", metavar="DIR", help="state directory (default $FOREBAY_HOME or ~/.local/state/forebay)"
     )
-    verb.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: any that is free)")
+    verb.add_argument("--port", type=int, default=0, metavar="N", help="port on 127.0.0.1 (default: any that is free)")
     verb.add_argument(
         "--node", action="append", default=[], metavar="NAME", help="the workers' host; repeatable, in turn"
     )
@@ -41,6 +41,7 @@ def register_up(verbs: Any, outside: Outside | None) -> None:
     verb.set_defaults(run=partial(run_up, outside))
     verb = verbs.add_parser("down", help="stop the controller and its workers", description="Stop what `up` started.")
     verb.add_argument("--state", metavar="DIR", help="its state directory")
+    add_output_option(verb)
     verb.set_defaults(run=run_down)
 
 
@@ -66,7 +67,8 @@ def run_down(args: argparse.Namespace, environ: Environ) -> int:
 
     state = _state(args, environ)
     pid = stop_owner(state, DOWN_WITHIN)
-    print(f"stopped process {pid} on {state}" if pid else f"no controller runs on {state}")
+    said = f"stopped process {pid} on {state}" if pid else f"no controller runs on {state}"
+    show(args.output, {"stopped": pid or None, "state": str(state)}, lambda: said)
     return 0
 
 

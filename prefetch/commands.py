@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cache_engine.commands import INTERRUPTED, Opener, open_reading
 from cache_engine.errors import InvalidValue
-from cache_engine.output import add_output_option, show
+from cache_engine.output import add_output_option, count, show
 from cache_engine.progress import ProgressLine
 from cache_engine.sizes import format_size
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 def register(verbs: Any, opener: Opener = open_reading) -> None:
     """Add the verb to argparse's sub-parsers."""
     verb = verbs.add_parser("warm", help="fill the caches of a Dataset's workers", description=_WARM)
-    verb.add_argument("name", metavar="NAME")
-    verb.add_argument("paths", metavar="PATH", nargs="*", help="files, directories, or patterns like 'img/**/*.jpg'")
+    verb.add_argument("name", metavar="NAME", help="a Dataset")
+    verb.add_argument(
+        "paths", metavar="PATH", nargs="*", default=[], help="files, directories, or patterns like 'img/**/*.jpg'"
+    )
     verb.add_argument("--concurrency", type=int, default=4, metavar="N", help="requests at each worker (default 4)")
     add_output_option(verb)
     verb.set_defaults(run=partial(run_warm, opener))
@@ -38,6 +40,9 @@ def run_warm(opener: Opener, args: argparse.Namespace, environ: Mapping[str, str
 
     if args.concurrency < 1:
         raise InvalidValue(f"--concurrency {args.concurrency} is too small; write 1 or more")
+    name, slash, path = args.name.partition("/")
+    if slash:
+        raise InvalidValue(f"{args.name!r} is no name of a Dataset; write a path apart: forebay warm {name} {path}")
     line = ProgressLine(sys.stderr, f"warming {args.name}")
     with opener(args.name, environ) as client:
         try:
@@ -53,4 +58,5 @@ def run_warm(opener: Opener, args: argparse.Namespace, environ: Mapping[str, str
 
 
 def _line(report: WarmReport) -> str:
-    return f"{report.files} files, {format_size(report.verified)} of {format_size(report.bytes)} held and verified"
+    held = f"{format_size(report.verified)} of {format_size(report.bytes)} held and verified"
+    return f"{count(report.files, 'file')}, {held}"

@@ -19,6 +19,7 @@ from dataset_controller.resources.forms import (
     Duration,
     Form,
     Globs,
+    Labels,
     MountPath,
     Name,
     Options,
@@ -82,9 +83,16 @@ class SnapshotRule(_Part):
     """When the Dataset is frozen anew."""
 
     refresh: Annotated[Refresh, Form("never, onChange or interval")] = Field(
-        "onChange", description="onChange: when a worker found another version at the source than the snapshot names."
+        "onChange",
+        description="never: only by `forebay refresh`; onChange: also when a worker found another version at the "
+        "source than the snapshot names; interval: also every so often.",
     )
-    interval: Duration = Field(300, validate_default=False, description="How often, with refresh: interval.")
+    interval: Duration = Field(
+        300,
+        validate_default=False,
+        description="How often, with refresh: interval.",
+        json_schema_extra={"default": "5m"},
+    )
 
 
 class DatasetSpec(_Part):
@@ -96,7 +104,9 @@ class DatasetSpec(_Part):
     replicas: Count | None = Field(None, description="How many workers own its data; default: all.")
     owners: Count = Field(1, description="How many workers own each object.")
     near_copies: Annotated[NearCopies, Form("never, onRead or complete")] = Field(
-        "complete", description="What the worker on a reading node keeps of what it does not own."
+        "complete",
+        description="What the worker on a reading node keeps of what it does not own: nothing; the blocks that were "
+        "read; or every file whole of which a block was read.",
     )
     snapshot: Annotated[SnapshotRule, Form("a rule like {refresh: interval, interval: 5m}")] = Field(
         default_factory=lambda: SnapshotRule.model_validate({}), description="When it is frozen anew."
@@ -109,56 +119,56 @@ class DatasetSpec(_Part):
 class Condition(_Part):
     """One thing that is so or not, why, in numbers, and since when."""
 
-    type: str
-    status: Literal["True", "False", "Unknown"]
-    reason: str
-    message: str
-    last_transition_time: str
+    type: str = Field(description="What the condition is about.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether it is so.")
+    reason: str = Field(description="Why, in one word for programs.")
+    message: str = Field(description="Why, in a sentence for people.")
+    last_transition_time: str = Field(description="Since when, in UTC.")
 
 
 class SnapshotStatus(_Part):
     """The snapshot that is served now."""
 
-    digest: str
-    files: int
-    bytes: int
-    taken_at: str
-    hidden: int = 0
-    unshowable: int = 0
+    digest: str = Field(description="SHA-256 of the manifest, which names it.")
+    files: int = Field(description="Files in it.")
+    bytes: int = Field(description="Their bytes.")
+    taken_at: str = Field(description="When it was taken, in UTC.")
+    hidden: int = Field(0, description="Files behind a directory of the same name; read them by their exact key.")
+    unshowable: int = Field(0, description="Files whose names are too long to be shown; read them by their exact key.")
 
 
 class WorkersStatus(_Part):
     """How many of the workers that own its data answer."""
 
-    ready: int
-    total: int
+    ready: int = Field(description="Workers that answer.")
+    total: int = Field(description="Workers that own a part of its data.")
 
 
 class DatasetStatus(_Part):
     """What is so now. `cachedRatio` is a whole percent, rounded down: 100 means every byte, `owners` times."""
 
-    observed_generation: int = 0
-    phase: Phase = "Pending"
-    files: int = 0
-    bytes: int = 0
-    cached_bytes: int = 0
-    near_bytes: int = 0
-    cached_ratio: int = 0
-    snapshot: SnapshotStatus | None = None
-    workers: WorkersStatus = WorkersStatus(ready=0, total=0)
-    conditions: list[Condition] = Field(default_factory=list)
+    observed_generation: int = Field(0, description="The generation of the spec that this status is about.")
+    phase: Phase = Field("Pending", description="The one word for all of it.")
+    files: int = Field(0, description="Files of the snapshot that is served.")
+    bytes: int = Field(0, description="Their bytes.")
+    cached_bytes: int = Field(0, description="Bytes that the owners hold and have verified; each owner's count.")
+    near_bytes: int = Field(0, description="Bytes of near copies, which never count as cached.")
+    cached_ratio: int = Field(0, description="cachedBytes of bytes times owners, a whole percent, rounded down.")
+    snapshot: SnapshotStatus | None = Field(None, description="The snapshot that is served now.")
+    workers: WorkersStatus = Field(WorkersStatus(ready=0, total=0), description="The workers that own its data.")
+    conditions: list[Condition] = Field(default_factory=list, description="What is so or not, and why.")
 
 
 class Metadata(_Part):
     """The name, free labels, and what the controller keeps beside them."""
 
-    name: Name
-    labels: Annotated[dict[str, str], Form("names with text values")] = Field(default_factory=dict)
-    annotations: Annotated[dict[str, str], Form("names with text values")] = Field(default_factory=dict)
-    uid: str = ""
-    generation: int = 0
-    resource_version: str = ""
-    creation_timestamp: str = ""
+    name: Name = Field(description="What readers call it: `forebay://NAME/path`.")
+    labels: Labels = Field(default_factory=dict, description="Yours; nothing here reads them.")
+    annotations: Labels = Field(default_factory=dict, description="Yours; nothing here reads them.")
+    uid: str = Field("", description="This Dataset, and no later one of the same name.")
+    generation: int = Field(0, description="Counts the changes of the spec.")
+    resource_version: str = Field("", description="Changes with every change; where a watch goes on.")
+    creation_timestamp: str = Field("", description="When it was created, in UTC.")
 
 
 class Dataset(_Part):

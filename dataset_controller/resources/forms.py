@@ -7,18 +7,21 @@ Quantities and durations become numbers here, once, and go out again in one cano
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, PlainSerializer, WithJsonSchema
 
 from cache_engine.sizes import parse_duration
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a person may write in a field, as the end of the sentence "write ..."."""
+    """What a person may write in a field, as the end of the sentence "write ..."; `x-form` in the JSON schema."""
 
     text: str
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(core), "x-form": self.text}
 
 
 def _seconds(value: object) -> int:
@@ -74,6 +77,7 @@ MountPath = Annotated[
 Glob = Annotated[str, Field(min_length=1, max_length=1024)]
 Globs = Annotated[list[Glob], Field(max_length=1000), Form("a list of globs like ['*.jpg', 'train/**']")]
 Options = Annotated[dict[str, str], Form("names with text values, numbers in quotes: {region: eu-1, timeout: '30'}")]
+Labels = Annotated[dict[str, str], Form("names with text values")]
 Variable = Annotated[
     str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\z", max_length=256), Form("the name of an environment variable")
 ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import os
+import struct
+import termios
 
 import pytest
 
@@ -58,3 +62,15 @@ def test_nothing_done_is_nothing_said() -> None:
     log = io.StringIO()
     ProgressLine(log, "warming").end()
     assert log.getvalue() == ""
+
+
+def test_on_a_narrow_terminal_the_line_is_cut_not_wrapped() -> None:
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
+    with open(theirs, "w") as terminal:
+        line = ProgressLine(terminal, "warming a-dataset-with-a-long-name")
+        line(1, 2)
+        line.end()
+        said = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert said == "\rwarming a-dataset-with-a-long\x1b[K\r\n"

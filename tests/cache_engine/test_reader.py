@@ -14,7 +14,7 @@ from cache_engine import wire
 from cache_engine.access import Member
 from cache_engine.block import BLOCK
 from cache_engine.errors import AccessDenied, CacheEngineError, ObjectChanged, WorkerUnavailable
-from cache_engine.reader import Membership
+from cache_engine.membership import Membership
 from tests.cache_engine.plane import Plane, noise
 from tests.cache_engine.wire_server import CLOSE, Request, WireServer, ok
 
