@@ -42,7 +42,7 @@ class ManifestShelf:
         path = self._path(ref.digest)
         with diskcache.Cache(str(self._directory / "index"), disk=diskcache.JSONDisk) as index:
             with diskcache.Lock(index, f"download {ref.digest}", expire=DOWNLOAD_SECONDS):
-                if not path.is_file():
+                if not _is_sound(path, ref.digest):
                     self._download(ref, control, path)
             index[ref.digest] = {"bytes": path.stat().st_size, "used": time.time()}
             manifest = Manifest.open(path)
@@ -78,6 +78,14 @@ class ManifestShelf:
         for digest in leaving:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path(digest))
+
+
+def _is_sound(path: Path, digest: str) -> bool:
+    """Whether the manifest lies there and opens: a copy that the disk damaged is downloaded again, not an error."""
+    try:
+        return path.is_file() and Manifest.open(path).digest == digest
+    except InvalidValue:
+        return False
 
 
 def _is_digest(key: object) -> bool:

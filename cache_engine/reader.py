@@ -150,7 +150,12 @@ class Reader:
         return False
 
     def _pull_workers(
-        self, index: int, view: memoryview, start: int, membership: Membership, order: Sequence[tuple[str, bool]]
+        self,
+        index: int,
+        view: memoryview,
+        start: int,
+        membership: Membership,
+        order: Sequence[tuple[str, bool]],
     ) -> CacheEngineError | None:
         """None once the view is filled; else the most telling reason why no worker had it."""
         failure: CacheEngineError = WorkerUnavailable(f"Dataset {membership.access.dataset} has no worker")
