@@ -158,7 +158,7 @@ def test_a_worker_that_dies_in_the_middle_of_a_body_is_passed_over_where_it_stoo
 
     with Plane(tmp_path, {"f": BODY}, ("a",)) as plane, WireServer(answer) as broken:
         access = plane.control.access("d")
-        names = [f"broken-{n}" for n in range(20)]
+        names = [f"broken-{n}" for n in range(10_000)]  # w0 may have a high score of its own
         with plane.client() as client:
             obj = client.manifest.object_id(0)
         for name in names:
