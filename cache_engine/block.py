@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 BLOCK = 1 << 20
 """Bytes in a block (the last one of an object may be shorter)."""
@@ -36,10 +36,16 @@ class ObjectId:
     key: bytes
     version: str
     size: int
+    _cell_name: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def cell_name(self) -> str:
         """32 hex digits that name this object version on a disk: the digest of all four fields."""
+        if not self._cell_name:
+            object.__setattr__(self, "_cell_name", self._digest())
+        return self._cell_name
+
+    def _digest(self) -> str:
         source, version = self.source.encode(), self.version.encode("utf-8", "surrogateescape")
         key, size = self.key, b"%d" % self.size
         fields = (len(source), source, len(key), key, len(version), version, len(size), size)

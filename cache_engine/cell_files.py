@@ -11,6 +11,7 @@ import ctypes
 import errno
 import os
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from cache_engine import ofd
@@ -49,11 +50,15 @@ class CellFiles:
             fd = os.open(self.path(name), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
-        stat = os.fstat(fd)
-        if stat.st_size == size and stat.st_nlink:
+        if self.intact(fd, size):
             return fd
         os.close(fd)
         return None
+
+    def intact(self, fd: int, size: int) -> bool:
+        """Whether the open file still has its name and exactly that length."""
+        stat = os.fstat(fd)
+        return stat.st_size == size and stat.st_nlink > 0
 
     def create(self, name: str, size: int) -> int:
         """A new sparse cell. A leftover of that name is unlinked, never written over: somebody may have it open."""
@@ -173,3 +178,10 @@ def _gone(path: str) -> None:
         os.unlink(path)
     except FileNotFoundError:
         pass
+
+
+def close_all(fds: Iterable[int]) -> None:
+    """Close descriptors; -1 stands for none."""
+    for fd in fds:
+        if fd >= 0:
+            os.close(fd)

@@ -37,6 +37,9 @@ class CellTable:
         self.leaving = 0  # evictions on their way
         self.closed = False  # the directory may belong to another process: nothing is created or saved any more
         self.near_bytes = 0
+        self.idle_files = 0
+        """Files kept open for the next lease at the most: opening and closing costs a small read half of its time."""
+        self._idle: dict[str, Cell] = {}  # the least recently leased first
         self._held: Counter[tuple[str, bool]] = Counter()
         self._labels: dict[tuple[tuple[str, bool], ...], Mapping[str, bool]] = {}  # one mapping for all its cells
 
@@ -50,8 +53,13 @@ class CellTable:
         elif cell.leaving:
             cell = Cell(obj, name, self.piece_blocks)
             cell.dropped = True
-        cell.leases += 1
+        self.hold(cell)
         return cell
+
+    def hold(self, cell: Cell) -> None:
+        """One lease more."""
+        self._idle.pop(cell.name, None)
+        cell.leases += 1
 
     def leave(self, cell: Cell, pinned: Iterable[int]) -> int:
         """One lease less; returns the descriptor that nobody uses any more, or -1."""
@@ -65,8 +73,22 @@ class CellTable:
         if not cell.on_disk and not cell.charged and self.cells.get(cell.name) is cell and not cell.leaving:
             del self.cells[cell.name]
             self.relabel(cell, {})
+        elif cell.fd >= 0 and self.idle_files and not cell.dropped and not cell.leaving:
+            self._idle[cell.name] = cell
+            return self.take_idle(next(iter(self._idle.values()))) if len(self._idle) > self.idle_files else -1
         fd, cell.fd = cell.fd, -1
         return fd
+
+    def take_idle(self, cell: Cell) -> int:
+        """The descriptor that was kept for the next lease, to be closed by the caller; -1 where there is none."""
+        if self._idle.pop(cell.name, None) is None:
+            return -1
+        fd, cell.fd = cell.fd, -1
+        return fd
+
+    def idle(self) -> list[Cell]:
+        """Cells that nobody leases and whose file is open all the same."""
+        return list(self._idle.values())
 
     def pin(self, cell: Cell, blocks: Iterable[int], pinned: set[int]) -> None:
         """Keep the pieces of these blocks for as long as the lease with that set of `pinned` pieces."""

@@ -25,6 +25,7 @@ from cache_engine.source import Source
 from cache_engine.sources import open_source
 
 _log = logging.getLogger("forebay.worker")
+KNOWN_FILES = 1 << 16
 OLD_SNAPSHOTS = 4
 """Earlier manifests kept open a Dataset: readers that have not refreshed yet still name them."""
 
@@ -83,6 +84,18 @@ class ServedDataset:
     ring: Ring
     sources: MountSources
     manifests: dict[str, Manifest] = field(default_factory=dict)
+    _files: dict[tuple[str, int], tuple[ObjectId, bool]] = field(default_factory=dict, repr=False)
+
+    def file(self, digest: str, index: int, worker: str) -> tuple[ObjectId, bool]:
+        """A file of a batch: its identity, and whether `worker` owns it. Remembered, and all forgotten at 65,536."""
+        known = self._files.get((digest, index))
+        if known is None:
+            obj = self.manifest(digest).object_id(index)
+            known = obj, worker in self.ring.owners(obj, 0, self.access.owners)
+            if len(self._files) >= KNOWN_FILES:
+                self._files.clear()
+            self._files[digest, index] = known
+        return known
 
     def member(self, worker: str) -> Member | None:
         return next((m for m in self.access.members if m.id == worker), None)

@@ -103,7 +103,7 @@ class Lease:
                     self._reserved |= table.reserve(cell, blocks)
                     break
                 table.ledger.give(cost)
-        if self._tier.ensure_file(cell):
+        if self._tier.writing.ensure_file(cell):
             return True
         self.cancel(blocks)
         return False
@@ -121,7 +121,7 @@ class Lease:
                 return False
             cell.state[block] = REWRITING
             fd = cell.fd
-        if not self._tier.write_file(fd, view, block * BLOCK):
+        if not self._tier.writing.write(fd, view, block * BLOCK):
             self.cancel((block,))
             return False
         with table.lock:

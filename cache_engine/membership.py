@@ -9,10 +9,14 @@ import time
 from collections.abc import Callable, Sequence
 
 from cache_engine.access import Access, Member
+from cache_engine.block import ObjectId
 from cache_engine.config import ReaderConfig
 from cache_engine.local_cells import LocalCells
 from cache_engine.peers import Peer
 from cache_engine.ring import Ring
+
+ORDERS = 1 << 17
+"""Files of which a reader remembers whom to ask; all are forgotten at once."""
 
 
 class Membership:
@@ -28,6 +32,7 @@ class Membership:
         self._cells = {m.id: LocalCells(m.directory) for m in access.members if self._is_local(m)}
         self._near = next((m for m in access.members if config.node and m.node == config.node), None)
         self._avoid: dict[str, float] = {}
+        self._orders: dict[int, list[tuple[str, bool]]] = {}
 
     def _is_local(self, member: Member) -> bool:
         return self._config.local and bool(self._config.node) and member.node == self._config.node
@@ -47,7 +52,20 @@ class Membership:
         rest = [name for name in ranked[len(owners) :] if name not in first]
         order = [(name, False) for name in (*first, *owners)] + [(name, True) for name in rest]
         now = self._clock()
+        if self._avoid and max(self._avoid.values()) <= now:
+            self._avoid = {}
         return sorted(order, key=lambda item: self._avoid.get(item[0], 0.0) > now)
+
+    def order(self, index: int, obj: Callable[[], ObjectId]) -> list[tuple[str, bool]]:
+        """The candidates for a small file by its number; remembered while nobody failed just now."""
+        known = None if self._avoid else self._orders.get(index)
+        if known is None:
+            known = self.candidates(self.ring.owners(obj(), 0, len(self.members)))
+            if not self._avoid:
+                if len(self._orders) >= ORDERS:
+                    self._orders.clear()
+                self._orders[index] = known
+        return known
 
     def _keeps_near(self, owners: Sequence[str]) -> bool:
         """Whether this host's worker is asked first: it keeps near copies, and no owner is on this host."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future
+from functools import partial
 from itertools import islice
 
 from cache_engine import wire
@@ -36,8 +37,8 @@ class ManyRead:
     def run(self) -> list[bytes | CacheEngineError]:
         """Every file's bytes, or its error, in the order asked."""
         left = self._local(list(range(len(self._indices))))
-        small = [slot for slot in left if self._object(slot).size <= BLOCK]
-        alone = [slot for slot in left if self._object(slot).size > BLOCK] + self._batches(small)
+        small = [slot for slot in left if self._size(slot) <= BLOCK]
+        alone = [slot for slot in left if self._size(slot) > BLOCK] + self._batches(small)
         for slot in alone:
             self.results[slot] = self._whole(slot)
         return [result if result is not None else b"" for result in self.results]
@@ -47,6 +48,9 @@ class ManyRead:
         if obj is None:
             obj = self._objects[slot] = self._reader.manifest.object_id(self._indices[slot])
         return obj
+
+    def _size(self, slot: int) -> int:
+        return self._reader.manifest.size(self._indices[slot])
 
     def _local(self, slots: list[int]) -> list[int]:
         """Reads what lies in cells on this host; returns the slots that are left."""
@@ -110,8 +114,7 @@ class ManyRead:
         by_member: dict[tuple[str, bool], list[int]] = defaultdict(list)
         left: list[int] = []
         for slot in slots:
-            ranked = membership.ring.owners(self._object(slot), 0, len(membership.members))
-            candidates = membership.candidates(ranked)
+            candidates = membership.order(self._indices[slot], partial(self._object, slot))
             if rank < len(candidates):
                 by_member[candidates[rank]].append(slot)
             else:
@@ -120,7 +123,7 @@ class ManyRead:
         jobs = [
             pool.submit(self._batch, member, batch)
             for member, share in by_member.items()
-            for batch in batches_of([(slot, self._object(slot).size) for slot in share])
+            for batch in batches_of([(slot, self._size(slot)) for slot in share])
         ]
         for job in jobs:
             left += job.result()
@@ -146,8 +149,9 @@ class ManyRead:
                     if isinstance(answer, BadBlock):
                         reader.report(membership.peer(name), self._indices[slot], answer)
                 else:
-                    self.results[slot], origin = answer
-                    sizes[origin] += self._object(slot).size
+                    body, origin = answer
+                    self.results[slot] = body
+                    sizes[origin] += len(body)
         except CacheEngineError as exc:
             reader.passed_over(membership, name, exc)
             left += slots[done:]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from cache_engine import ofd
 from cache_engine.block import BLOCK, runs_of
 from cache_engine.cell import ABSENT, LEAVING, STALE, UNPROVED, Cell
-from cache_engine.cell_files import CellFiles, Removal
+from cache_engine.cell_files import CellFiles, Removal, close_all
 from cache_engine.cell_table import CellTable
 from cache_engine.policy import Key
 from cache_engine.vouching import Vouching
@@ -29,6 +29,8 @@ class Victim:
     size: int
     before: list[tuple[int, int]] = field(default_factory=list)
     """(block, its state until now), to put back where another process turns out to read it."""
+    idle: int = -1
+    """The descriptor that was kept of the cell; closed before the kernel is asked who else has it open."""
 
 
 def choose(table: CellTable, shortfall: int, skip: set[Key]) -> list[Victim]:
@@ -73,8 +75,9 @@ def _mark(table: CellTable, victim: Victim) -> None:
     table.leaving += 1
     if victim.piece is None:
         cell.leaving = True
+        victim.idle = table.take_idle(cell)
         return
-    cell.leases += 1
+    table.hold(cell)
     for block in cell.piece_range(victim.piece):
         state = cell.state[block]
         if state >= UNPROVED:
@@ -187,6 +190,7 @@ class Room:
                 self._settle(victim, removal, skip)
 
     def _remove(self, victim: Victim) -> Removal:
+        close_all([victim.idle])
         with self._vouching.turn(victim.cell.name):
             return self._files.remove_unless_leased(victim.cell.name)
 

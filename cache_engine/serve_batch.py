@@ -6,9 +6,9 @@ A file that cannot be had becomes a row with an error code and a message as its 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -31,9 +31,8 @@ _CODES = {origin: code for code, origin in wire.BATCH_ORIGINS.items()}
 class _File:
     """One file of the batch on its way: its lease and what it waits for, or its error."""
 
-    target: Target | None = None
-    origin: OwnerFirst | None = None
     lease: Lease | None = None
+    origin: OwnerFirst | None = None
     waits: Sequence[Future[None]] = ()
     where: str = "cell"
     past: bytes | bytearray | None = None
@@ -49,18 +48,20 @@ class BatchAnswer:
         self._digest = digest
         self._indices = indices
         self._hop = hop
-        self._leases = ExitStack()
+        self._label = served.access.uid if digest == served.digest else ""
         self._files: list[_File] = []
 
     def __enter__(self) -> BatchAnswer:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._leases.close()
+        for file in self._files:
+            if file.lease is not None:
+                file.lease.close()
 
     async def prepare(self) -> tuple[bytes, Iterator[tuple[int, int] | bytes | bytearray], int]:
         """(table, bodies in order, bytes of both) once every file is held or has failed."""
-        self._files = await asyncio.to_thread(self._collect)
+        await asyncio.to_thread(self._collect)
         await wait_for_all([wait for file in self._files for wait in file.waits])
         for file in self._files:
             if file.where == "past":
@@ -68,39 +69,44 @@ class BatchAnswer:
             elif file.waits:
                 await self._arrive(file)
         rows = [_row(file) for file in self._files]
-        for file in self._files:
-            if file.error is None and file.target is not None:
-                self._worker.metrics.sent(file.where, file.target.obj.size)
+        self._count(rows)
         table = wire.pack_rows(rows)
         return table, self._bodies(), len(table) + sum(row.size for row in rows)
 
-    def _collect(self) -> list[_File]:
-        manifest = self._served.manifest(self._digest)
-        files = []
+    def _count(self, rows: Sequence[wire.BatchRow]) -> None:
+        sent: Counter[str] = Counter()
+        for row in rows:
+            if row.code in wire.BATCH_ORIGINS:
+                sent[wire.BATCH_ORIGINS[row.code]] += row.size
+        for origin, size in sent.items():
+            self._worker.metrics.sent(origin, size)
+
+    def _collect(self) -> None:
+        files = self._served.manifest(self._digest).files
         for index in self._indices:
             file = _File()
-            files.append(file)
+            self._files.append(file)
             try:
-                if index >= manifest.files:
+                if index >= files:
                     raise NotFound(f"there is no file number {index}")
-                self._lease(file, Target(self._served, self._digest, index, manifest.object_id(index)))
+                self._lease(file, index)
             except CacheEngineError as exc:
                 file.error = exc
-        return files
 
-    def _lease(self, file: _File, target: Target) -> None:
-        obj, worker = target.obj, self._worker
+    def _lease(self, file: _File, index: int) -> None:
+        worker = self._worker
+        obj, owned = self._served.file(self._digest, index, worker.id)
         if obj.size > BLOCK:
-            raise InvalidValue(f"file number {target.index} is too large for a batch; ask for ranges of it")
-        origin = OwnerFirst(target, worker.id, self._hop, worker.peer, worker.metrics)
-        near = not origin.is_owner(0)
-        lease = self._leases.enter_context(worker.tier.lease(obj, label=target.label, near=near))
-        file.target, file.origin, file.lease = target, origin, lease
+            raise InvalidValue(f"file number {index} is too large for a batch; ask for ranges of it")
+        file.lease = lease = worker.tier.lease(obj, label=self._label, near=not owned)
         blocks = range(block_count(obj.size))
-        if not lease.ready(blocks):
-            file.where = "fill" if origin.keeps(0) else "past"
+        if lease.ready(blocks):
+            return
+        target = Target(self._served, self._digest, index, obj)
+        file.origin = origin = OwnerFirst(target, worker.id, self._hop, worker.peer, worker.metrics)
+        file.where = "fill" if origin.keeps(0) else "past"
         if file.where == "fill":
-            file.waits = worker.filler.ensure(lease, blocks, origin, target.label, near)
+            file.waits = worker.filler.ensure(lease, blocks, origin, self._label, not owned)
 
     async def _arrive(self, file: _File) -> None:
         assert file.lease is not None
@@ -117,10 +123,10 @@ class BatchAnswer:
                 await self._pass(file)  # the cell was removed while its bytes came
 
     async def _pass(self, file: _File) -> None:
-        assert file.target is not None and file.origin is not None
+        assert file.lease is not None and file.origin is not None
         self._worker.metrics.went_past()
         file.where = "past"
-        obj = file.target.obj
+        obj = file.lease.obj
         try:
             file.past = await asyncio.to_thread(read_past, file.origin, obj, 0, obj.size)
         except CacheEngineError as exc:

@@ -7,7 +7,6 @@ for a right answer: whatever the disk does, a caller sees "not cached", a count,
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -15,10 +14,10 @@ from pathlib import Path
 
 from cache_engine.block import BLOCKS_IN_SPAN, ObjectId
 from cache_engine.cell import Cell
-from cache_engine.cell_files import CellFiles, write_all
+from cache_engine.cell_files import CellFiles, close_all
 from cache_engine.cell_table import CellTable
+from cache_engine.cell_writing import CellWriting
 from cache_engine.directory import Clean, Directory, scan
-from cache_engine.errors import InvalidValue
 from cache_engine.lease import Lease
 from cache_engine.policies import POLICIES
 from cache_engine.quota import piece_blocks
@@ -26,21 +25,23 @@ from cache_engine.room import Room
 from cache_engine.tier_stats import TierStats
 from cache_engine.vouching import Vouching
 
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-
 
 class DiskTier:
     """One level of storage: a directory and its quota in bytes. Safe from any thread."""
 
-    def __init__(self, directory: Path, quota: int, *, boot_id: str) -> None:
-        """Own the directory and count what lies there. Raises InvalidValue where another process owns it."""
+    def __init__(self, directory: Path, quota: int, *, boot_id: str, idle_files: int = 0) -> None:
+        """Own the directory and count what lies there. Raises InvalidValue where another process owns it.
+
+        `idle_files`: files of cells kept open between leases at the most.
+        """
         self._directory = Directory(os.fspath(directory))
         self._boot = boot_id
-        self._not_caching = ""
         self.table = CellTable(quota, POLICIES["lru"](), piece_blocks(quota, BLOCKS_IN_SPAN))
+        self.table.idle_files = idle_files
         self.files = CellFiles(self._directory.path)
         self.vouching = Vouching(self.table, self.files)
         self.room = Room(self.table, self.files, self.vouching)
+        self.writing = CellWriting(self.table, self.files, self.vouching, self.room, self._directory)
         self._directory.own()
         self._restore(self._directory.take_clean_mark(boot_id))
 
@@ -75,7 +76,12 @@ class DiskTier:
                 if cell.whole:  # of other cells the pieces that are asked for are touched
                     self.table.policy.touch(cell.key(0))
                 opened = cell.fd >= 0 or not cell.on_disk
-            if opened or self._open(cell):
+                kept = cell.fd if cell.leases == 1 else -1
+            if kept >= 0 and not self.files.intact(kept, cell.obj.size):
+                opened = not self._lost(cell)
+            elif not opened:
+                opened = self._open(cell)
+            if opened:
                 return Lease(self, cell)
 
     def held(self, label: str, *, near: bool = False) -> int:
@@ -131,7 +137,7 @@ class DiskTier:
                 cell = self.table.cells.get(name)
                 if cell is None or cell.leaving:
                     continue
-                cell.leases += 1
+                self.table.hold(cell)
             self.vouching.save(cell, self.room.take)
             self.leave(cell, set())
 
@@ -143,7 +149,7 @@ class DiskTier:
                 cells=len(self.table.cells),
                 near=self.table.near_bytes,
                 lingering=self.room.lingering_bytes,
-                not_caching=self._not_caching,
+                not_caching=self.writing.not_caching,
                 counts=asdict(self.table.counts),
             )
 
@@ -155,6 +161,8 @@ class DiskTier:
         with self.table.lock:
             unproved = [cell.name for cell in self.table.cells.values() if cell.proved < cell.present]
             clean = not self.table.unsaved
+            idle = [self.table.take_idle(cell) for cell in self.table.idle()]
+        close_all(idle)
         try:
             if clean and self._directory.still_owned():
                 self._directory.write_clean_mark(self._boot, unproved)
@@ -172,37 +180,6 @@ class DiskTier:
         elif fd >= 0:
             os.close(fd)
 
-    def ensure_file(self, cell: Cell) -> bool:
-        """Open the cell's file, or make it; False where the disk does not let us."""
-        with self.vouching.turn(cell.name):
-            if cell.fd >= 0:
-                return True
-            if cell.on_disk or self.table.closed:  # it was there and could not be opened: leave it alone
-                return False
-            try:
-                fd = self._create(cell)
-            except (OSError, InvalidValue) as error:
-                self._failed(error)
-                return False
-            with self.table.lock:
-                cell.fd = fd
-                cell.on_disk = True
-            return True
-
-    def write_file(self, fd: int, view: memoryview, offset: int) -> bool:
-        """Write; on a full disk make room once and try once more. False: it cannot be written."""
-        for attempt in range(2):
-            try:
-                write_all(fd, view, offset)
-            except OSError as error:
-                self._failed(error)
-                if attempt or error.errno not in _DISK_FULL or not self.room.free_on_disk(len(view)):
-                    return False
-            else:
-                self._not_caching = ""
-                return True
-        return False
-
     def _outside(self, obj: ObjectId) -> Cell:
         """A cell that never enters the table."""
         cell = Cell(obj, obj.cell_name, 1)
@@ -215,15 +192,10 @@ class DiskTier:
         try:
             fd = self.files.open(cell.name, cell.obj.size)
         except OSError as error:
-            self._failed(error)
+            self.writing.failed(error)
             return True
         if fd is None:
-            with self.table.lock:
-                self.table.counts.lost_cells += 1
-            if not self._drop(cell):
-                return True
-            self.leave(cell, set())
-            return False
+            return not self._lost(cell)
         with self.table.lock:
             if cell.fd < 0:
                 cell.fd, fd = fd, -1
@@ -231,29 +203,14 @@ class DiskTier:
             os.close(fd)
         return True
 
-    def _create(self, cell: Cell) -> int:
-        try:
-            return self.files.create(cell.name, cell.obj.size)
-        except FileNotFoundError:  # the first cell of its shard, or somebody removed the folder
-            self._forget_lost_shards()
-            if not self._directory.still_owned():
-                self._directory.own()
-            self.files.make_shard(cell.name)
-            return self.files.create(cell.name, cell.obj.size)
-
-    def _forget_lost_shards(self) -> None:
-        """The cells of folders that are gone are gone; those with an open file stay charged until it closes."""
+    def _lost(self, cell: Cell) -> bool:
+        """A leased cell without its file, or of another length: forgotten, the lease given back. False: it stays."""
         with self.table.lock:
-            cells = [cell for cell in self.table.cells.values() if cell.on_disk]
-        shards = self.files.shards()  # listed after the cells: a folder made since then has none of them
-        with self.table.lock:
-            for cell in cells:
-                if cell.name[:2] in shards or cell.leaving or cell.dropped:
-                    continue
-                self.table.counts.lost_cells += 1
-                self.table.forget(cell)
-                if not cell.leases:
-                    self.table.release(cell)
+            self.table.counts.lost_cells += 1
+        if not self._drop(cell):
+            return False
+        self.leave(cell, set())
+        return True
 
     def _drop(self, cell: Cell) -> bool:
         """Unlink the cell and forget it, whoever uses it. False where the file system refuses: it stays."""
@@ -261,7 +218,7 @@ class DiskTier:
             if cell.leaving or cell.dropped:
                 return True
             cell.leaving = True
-            cell.leases += 1
+            self.table.hold(cell)
             self.table.leaving += 1
         fd, unlinked = self._unlink(cell)
         with self.table.lock:
@@ -286,14 +243,9 @@ class DiskTier:
                     fd = self.files.open(cell.name, cell.obj.size)
                 self.files.remove(cell.name)
         except OSError as error:
-            self._failed(error)
+            self.writing.failed(error)
             return fd, False
         return fd, True
-
-    def _failed(self, error: Exception) -> None:
-        with self.table.lock:
-            self.table.counts.disk_errors += 1
-            self._not_caching = f"{type(error).__name__}: {error}"
 
     def __repr__(self) -> str:
         return f"<DiskTier {self._directory.path} {self.table!r}>"

@@ -39,7 +39,7 @@ class Worker:
         self.id = config.id
         self.config = config
         self.metrics = WorkerMetrics()
-        self.tier = DiskTier(directory, config.quota, boot_id=config.boot_id)
+        self.tier = DiskTier(directory, config.quota, boot_id=config.boot_id, idle_files=config.idle_files)
         self.filler = Filler(self.tier, config.fetches, self.metrics)
         self.datasets = Datasets(Control(config.control), directory / "manifests", environ)
         self.changed: set[str] = set()

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -29,6 +31,7 @@ log = logging.getLogger("forebay.worker")
 THREADS = 32
 """Threads beside the loop, for what may wait: cold reads, proofs, reads past the cache, the controller. Python's
 own default is 6 on two cores: six slow sources would stop every batch."""
+MOST_FILES = 32_768
 HEARTBEAT = 1.0
 """Seconds between heartbeats until the controller names another interval."""
 
@@ -44,7 +47,15 @@ def _arguments(argv: Sequence[str]) -> WorkerConfig:
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes any free one")
     parser.add_argument("--fetches", type=int, default=32, help="fetches from sources and peers at once")
     found = parser.parse_args(argv)
-    return WorkerConfig(**vars(found), boot_id=boot_id())
+    return WorkerConfig(**vars(found), boot_id=boot_id(), idle_files=_open_files() // 2)
+
+
+def _open_files() -> int:
+    """Descriptors that this process may have: the soft limit is raised to the hard one, up to 32,768."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most
 
 
 async def serve(worker: Worker, stop: asyncio.Event) -> None:
@@ -97,6 +108,8 @@ async def _run(config: WorkerConfig) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     worker = await asyncio.to_thread(Worker, config, dict(os.environ))
+    gc.freeze()  # what is here now stays; and 10^5 cells are not looked through for every few hundred requests
+    gc.set_threshold(50_000, 20, 50)
     await serve(worker, stop)
     logging.shutdown()
     sys.stdout.flush()
