@@ -66,7 +66,7 @@ class Scene:
         )
         cache = f"{3 * size}"
         self._embedded = self._stack.enter_context(
-            Embedded(self.directory / "home", 3, "--cache-size", cache, env=ENVIRONMENT)
+            Embedded(self.directory / "home", 3, "--cache-size", cache, env=ENVIRONMENT, out=sys.stderr)
         )
         url, options = self._mount()
         self._embedded.apply(dataset("cold", url, options, keys=dialect != "http"))
@@ -83,7 +83,7 @@ class Scene:
         names = [f"{n:03d}" for n in range(runs)]
         for name in names[1:]:
             os.link(first, first.with_name(name))
-        (self.directory / "root" / "bucket" / "names").write_text("".join(f"cold/{name}\n" for name in names))
+        (self.directory / "root" / "bucket" / "names").write_text("".join(f"{name}\n" for name in names))
         return iter(names)
 
     def _mount(self) -> tuple[str, dict[str, str]]:

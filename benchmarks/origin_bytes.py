@@ -26,7 +26,7 @@ def questions(options: Options) -> Iterator[Question | Row]:
     large = (16 if options.quick else 128) * MIB
     with (
         scratch("origin") as directory,
-        Embedded(directory / "home", 3, "--cache-size", "2GiB", env=ENVIRONMENT) as embedded,
+        Embedded(directory / "home", 3, "--cache-size", "2GiB", env=ENVIRONMENT, out=sys.stderr) as embedded,
     ):
         root = directory / "root" / "bucket" / "all"
         total = sum(small_files(root / "small", files).values())

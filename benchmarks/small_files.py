@@ -37,7 +37,9 @@ def questions(options: Options) -> Iterator[Question | Row]:
     with scratch("small") as directory, ExitStack() as stack:
         root = directory / "root" / "bucket" / "small"
         names = sorted(small_files(root, count))
-        embedded = stack.enter_context(Embedded(directory / "home", 3, "--cache-size", "2GiB", env=ENVIRONMENT))
+        embedded = stack.enter_context(
+            Embedded(directory / "home", 3, "--cache-size", "2GiB", env=ENVIRONMENT, out=sys.stderr)
+        )
         store = stack.enter_context(
             StoreProcess("s3", root=directory / "root", credentials=KEYS, first_byte=0.020, rate=60e6)
         )
@@ -133,7 +135,7 @@ def cold(
             at_least(5, of=peer),
             mirrored=False,
             rounds=max(1, options.rounds // 3),
-            notes={"files": size, "connections": COLD_CONNECTIONS, "peer": "cat of the list, s3fs's own concurrency (128)"},
+            notes={"files": size, "connections": COLD_CONNECTIONS, "peer": "cat of the list"},
         )
 
 

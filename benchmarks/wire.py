@@ -27,7 +27,7 @@ def questions(options: Options) -> Iterator[Question | Row]:
     view = prefaulted(size)
     with scratch("wire") as directory, ExitStack() as stack:
         file = large_file(directory / "source" / "large", size)
-        embedded = stack.enter_context(Embedded(directory / "home", 1, "--cache-size", "2GiB"))
+        embedded = stack.enter_context(Embedded(directory / "home", 1, "--cache-size", "2GiB", out=sys.stderr))
         server = stack.enter_context(plain.PlainProcess("serve", str(file)))
         embedded.apply(dataset("wire", file.parent.as_uri()))
         with embedded.open("wire", 8, local=False) as client:

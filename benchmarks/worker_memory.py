@@ -22,7 +22,7 @@ def questions(options: Options) -> Iterator[Question | Row]:
     size = (256 if options.quick else 2048) * MIB
     with (
         scratch("memory") as directory,
-        Embedded(directory / "home", 1, "--cache-size", "3GiB", env=ENVIRONMENT) as embedded,
+        Embedded(directory / "home", 1, "--cache-size", "3GiB", env=ENVIRONMENT, out=sys.stderr) as embedded,
     ):
         large_file(directory / "root" / "bucket" / "m" / "large", size)
         with StoreProcess("s3", root=directory / "root", credentials=KEYS) as store:

@@ -15,6 +15,7 @@ COUNTERS = {
     "filled_bytes": ("Bytes written into cells.", ()),
     "fetch_errors": ("Fetches that failed, by error class.", ("error",)),
     "bad_blocks": ("Blocks dropped because their bytes did not have their CRC.", ()),
+    "evictions": ("Cells, and spans of large ones, that left to make room.", ()),
     "past_cache": ("Reads that went past the cache because there was no room.", ()),
 }
 GAUGES = {
@@ -22,7 +23,6 @@ GAUGES = {
     "tier_quota_bytes": "Bytes on disk at the most.",
     "tier_cells": "Cells on disk.",
     "tier_near_bytes": "Bytes of near copies (not owned here).",
-    "evicted_cells": "Cells and spans evicted since the start.",
     "flights": "Fetches in flight.",
 }
 
@@ -39,6 +39,7 @@ class WorkerMetrics:
         self._gauges = {
             name: Gauge(f"forebay_worker_{name}", doc, registry=self.registry) for name, doc in GAUGES.items()
         }
+        self._evicted = 0
         self._filled = self._counters["filled_bytes"]
         self.totals: dict[str, int] = {"source": 0, "peer": 0, "cell": 0, "fill": 0, "past": 0, "bad_blocks": 0}
         """The same, for /v1/stats: bytes fetched by origin, bytes sent by origin, bad blocks."""
@@ -67,8 +68,10 @@ class WorkerMetrics:
     def went_past(self) -> None:
         self._counters["past_cache"].inc()
 
-    def text(self, gauges: dict[str, float]) -> bytes:
-        """The exposition text, with the tier's figures as of now."""
+    def text(self, gauges: dict[str, float], evicted: int) -> bytes:
+        """The exposition text, with the tier's figures as of now; `evicted`: how many left since the start."""
+        self._counters["evictions"].inc(max(0, evicted - self._evicted))
+        self._evicted = evicted
         for name, value in gauges.items():
             self._gauges[name].set(value)
         return generate_latest(self.registry)

@@ -232,7 +232,7 @@ class WorkerServer:
         return web.json_response({"id": self._worker.id, "ok": True})
 
     async def get_metrics(self, _: web.Request) -> web.StreamResponse:
-        text = self._worker.metrics.text(self._worker.gauges())
+        text = self._worker.metrics.text(self._worker.gauges(), self._worker.evicted)
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 

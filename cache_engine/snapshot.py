@@ -92,7 +92,8 @@ def _named(fault: CacheEngineError, source: str, listed: int) -> CacheEngineErro
         return SourceUnavailable(f"{source} cannot be listed now ({fault}); try again when it answers")
     if isinstance(fault, AccessDenied):
         return type(fault)(f"{source} does not let these credentials list it ({fault}); grant them the right to list")
-    return NotFound(f"{source} is not there ({fault}); check the URL of the mount")
+    said = str(fault).rstrip(".")
+    return NotFound(f"{said if source in said else f'{source} is not there ({said})'}; check the URL of the mount")
 
 
 def _why_empty(access: MountAccess, source: Source, listed: int) -> str:

@@ -194,7 +194,12 @@ class Worker:
 
     def stats(self) -> dict[str, Any]:
         """Figures for people and for tests, as /v1/stats answers them."""
-        return {"id": self.id, "bytes": dict(self.metrics.totals), "flights": len(self.filler.flights), **self.gauges()}
+        return {"id": self.id, "bytes": dict(self.metrics.totals), "evicted": self.evicted, **self.gauges()}
+
+    @property
+    def evicted(self) -> int:
+        """Cells, and spans of large ones, that left to make room."""
+        return self.tier.stats().counts["evicted"]
 
     def gauges(self) -> dict[str, float]:
         stats = self.tier.stats()
@@ -203,7 +208,6 @@ class Worker:
             "tier_quota_bytes": stats.quota,
             "tier_cells": stats.cells,
             "tier_near_bytes": stats.near,
-            "evicted_cells": stats.counts["evicted"],
             "flights": len(self.filler.flights),
         }
 

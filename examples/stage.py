@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 from cache_engine.client import Client
 from cache_engine.config import ReaderConfig
@@ -36,8 +36,10 @@ class Embedded:
         *options: str,
         env: Mapping[str, str] | None = None,
         log: Path | None = None,
+        out: TextIO | None = None,
     ) -> None:
-        """`log`: a file for what the controller says on stderr; default: ours."""
+        """`log`: a file for what the controller says on stderr; `out`: where verbs print; default: our own."""
+        self._out = out
         self.home = home
         self.environment = _environment({"FOREBAY_HOME": str(home), **(env or {})})
         command = [*self._command(), "up", "--workers", str(workers), *options]
@@ -70,7 +72,9 @@ class Embedded:
 
     def forebay(self, *words: str, check: bool = True, stdin: str | None = None) -> int:
         """A verb as a person types it; its output goes to ours. Raises CalledProcessError unless `check` is off."""
-        done = subprocess.run([*self._command(), *words], env=self.environment, input=stdin, text=True, check=check)
+        done = subprocess.run(
+            [*self._command(), *words], env=self.environment, input=stdin, text=True, check=check, stdout=self._out
+        )
         return done.returncode
 
     def ask(self, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
