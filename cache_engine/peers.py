@@ -31,6 +31,10 @@ class BadBlock(CorruptBlock):
         self.block = block
 
 
+class BrokenOff(WorkerUnavailable):
+    """A body of blocks that were still filling ended early: ask once more without `wire.LATE_CRC` to hear why."""
+
+
 class Peer:
     """One worker, seen from here. Thread-safe; a forked child connects anew."""
 
@@ -61,28 +65,51 @@ class Peer:
     def get(self, target: str, view: memoryview, start: int, flags: Sequence[str] = ()) -> str:
         """Fill `view` with the bytes from `start` on, each checked; returns where the worker had them.
 
-        `view` holds whole blocks of the object (its end included), or lies inside one block.
-        Raises BadBlock, WorkerUnavailable, or what the worker reports.
+        `view` holds whole blocks of the object (its end included), or lies inside one block. With `wire.LATE_CRC`
+        among the flags a worker that is still filling sends blocks as they land.
+        Raises BadBlock, BrokenOff, WorkerUnavailable, or what the worker reports.
         """
         response = self._ranged(target, start, start + len(view), flags)
+        late = wire.LATE_CRC in response.headers
         try:
-            for block, part, crc in _expected(response, view, start):
-                if response.readinto(part) != len(part):
-                    raise WorkerUnavailable(f"worker {self.member.id} ended a body early")
-                if crc32c(part) != crc:
-                    raise BadBlock(f"block {block} came from worker {self.member.id} with a wrong CRC", block)
-            return response.headers.get(wire.ORIGIN, "cell")
+            return self._checked(response, view, start, late)
         except TransportError as exc:
-            raise WorkerUnavailable(f"worker {self.member.id} broke off a body: {exc}") from exc
+            kind = BrokenOff if late else WorkerUnavailable
+            raise kind(f"worker {self.member.id} broke off a body: {exc}") from exc
         finally:
             response.close()
+
+    def _checked(self, response: Response, view: memoryview, start: int, late: bool) -> str:
+        """Receive the blocks, each summed while it is hot, and compare with what the worker vouches for."""
+        count = max(1, -(-len(view) // BLOCK))
+        expected = [] if late else wire.parse_crcs(response.headers.get(wire.CRC, ""))
+        if not late and len(expected) != count:
+            raise WorkerUnavailable(f"worker {self.member.id} sent {len(expected)} CRCs for {count} blocks")
+        got = []
+        for number in range(count):
+            part = view[number * BLOCK : (number + 1) * BLOCK]
+            _fill(response, part, self.member.id)
+            got.append(crc32c(part))
+            if not late and got[number] != expected[number]:
+                raise self._wrong(start // BLOCK + number)
+        if late:
+            table = bytearray(4 * count)
+            _fill(response, memoryview(table), self.member.id)
+            for number, crc in enumerate(wire.unpack_crcs(table)):
+                if got[number] != crc:
+                    raise self._wrong(start // BLOCK + number)
+        return response.headers.get(wire.ORIGIN, "cell")
+
+    def _wrong(self, block: int) -> BadBlock:
+        return BadBlock(f"block {block} came from worker {self.member.id} with a wrong CRC", block)
 
     def _ranged(self, target: str, start: int, stop: int, flags: Sequence[str], request_id: str = "") -> Response:
         headers = [("range", f"bytes={start}-{stop - 1}"), *((flag, "1") for flag in flags)]
         if request_id:
             headers.append((wire.REQUEST_ID, request_id))
         response = self.request("GET", target, headers)
-        if response.status != 206 or response.length != stop - start:
+        late = 4 * -(-(stop - start) // BLOCK) if wire.LATE_CRC in response.headers else 0
+        if response.status != 206 or response.length != stop - start + late:
             response.close()
             raise WorkerUnavailable(
                 f"worker {self.member.id} answered {response.status} with {response.length} bytes"
@@ -161,16 +188,6 @@ class PeerStream:
 
     def close(self) -> None:
         self._response.close()
-
-
-def _expected(response: Response, view: memoryview, start: int) -> Iterator[tuple[int, memoryview, int]]:
-    """(block number, its part of `view`, its CRC) for the body of a range response."""
-    crcs = wire.parse_crcs(response.headers.get(wire.CRC, ""))
-    count = max(1, -(-len(view) // BLOCK))
-    if len(crcs) != count:
-        raise WorkerUnavailable(f"a worker sent {len(crcs)} CRCs for {count} blocks")
-    for n, crc in enumerate(crcs):
-        yield start // BLOCK + n, view[n * BLOCK : (n + 1) * BLOCK], crc
 
 
 def _fill(response: Response, view: memoryview, member: str) -> None:

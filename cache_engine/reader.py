@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from cache_engine import wire
-from cache_engine.block import ObjectId
+from cache_engine.block import BLOCK, ObjectId
 from cache_engine.config import ReaderConfig
 from cache_engine.errors import (
     AccessDenied,
@@ -28,7 +28,7 @@ from cache_engine.fork_lock import ForkLock
 from cache_engine.local_cells import LocalCells, SmallCell
 from cache_engine.manifest import Manifest
 from cache_engine.membership import Membership
-from cache_engine.peers import BadBlock, Peer
+from cache_engine.peers import BadBlock, BrokenOff, Peer
 from cache_engine.pieces import piece_size, pieces_of
 from cache_engine.read_stats import ReadStats
 from cache_engine.source import Source
@@ -182,11 +182,14 @@ class Reader:
             self.membership = self._newer(membership)
 
     def _ask(self, peer: Peer, index: int, view: memoryview, start: int, flags: Sequence[str]) -> str:
-        """One worker; a block that came damaged is reported to it and asked for once more."""
+        """One worker; a block that came damaged is reported to it and asked for once more, a broken body likewise."""
+        late = [*flags, wire.LATE_CRC] if len(view) > BLOCK else flags
         try:
-            return peer.get(self.path(index), view, start, flags)
+            return peer.get(self.path(index), view, start, late)
         except BadBlock as exc:
             self.report(peer, index, exc)
+        except BrokenOff:
+            pass
         return peer.get(self.path(index), view, start, flags)
 
     def report(self, peer: Peer, index: int, bad: BadBlock) -> None:

@@ -28,6 +28,7 @@ from cache_engine.origins import OwnerFirst, Target
 from cache_engine.sending import send_cell, send_pieces
 from cache_engine.serve_batch import BatchAnswer
 from cache_engine.serve_file import FileAnswer
+from cache_engine.serve_filling import FillingAnswer
 from cache_engine.verify import proved_piece
 from cache_engine.worker import Worker
 
@@ -115,11 +116,16 @@ class WorkerServer:
             blocks = blocks_of(start, stop)
             if wire.HELD in request.headers and not lease.ready(blocks):
                 raise NotFound("not held here")
+            whole = not start % BLOCK and (not stop % BLOCK or stop == target.obj.size)
             try:
+                if wire.LATE_CRC in request.headers and whole and not lease.ready(blocks) and origin.keeps(start):
+                    answer = FillingAnswer(worker, target, lease, blocks, origin)
+                    await answer.begin()
+                    return await answer.send(request, headers)
                 headers[wire.ORIGIN] = where = await worker.ensure(lease, blocks, origin, target.label)
                 if near:
                     worker.complete_later(lease, target, origin)
-                if start % BLOCK or (stop % BLOCK and stop != target.obj.size):
+                if not whole:
                     response: web.StreamResponse = await self._piece(lease, start, stop, origin, headers)
                 else:
                     response = await self._send_blocks(request, lease, start, stop, headers)

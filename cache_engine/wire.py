@@ -16,6 +16,9 @@ from cache_engine.errors import CacheEngineError, InvalidValue
 
 CRC = "x-forebay-crc32c"
 """One CRC32C a block in hex, comma between, of a range of whole blocks; or one, of a range inside a block."""
+LATE_CRC = "x-forebay-late-crc"
+"""Asked: blocks that are still filling may be sent as they land. Answered: then their CRCs (little-endian uint32, one
+a block) follow the bytes at the end of the body, and a body that breaks off has no more to say than that it did."""
 HOP = "x-forebay-hop"
 """Present: the asker already tried the owners; the worker asks no other worker."""
 HELD = "x-forebay-only-held"
@@ -106,6 +109,14 @@ class BatchRow:
     code: int
     crc: int
     size: int
+
+
+def pack_crcs(crcs: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(crcs)}I", *crcs)
+
+
+def unpack_crcs(body: bytes | bytearray) -> list[int]:
+    return list(struct.unpack(f"<{len(body) // 4}I", body))
 
 
 def pack_indices(indices: Sequence[int]) -> bytes:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,11 @@ class Worker:
             raise NoRoom("this Dataset has no near copies, and the block is owned elsewhere")
         near = not origin.is_owner(offset)
         futures = await asyncio.to_thread(self.filler.ensure, lease, blocks, origin, label, near)
+        await self.arrived(futures, lease, blocks, origin)
+        return "fill" if futures else "cell"
+
+    async def arrived(self, futures: Sequence[Future[None]], lease: Lease, blocks: range, origin: OwnerFirst) -> None:
+        """The blocks have landed. Raises NoRoom, or the source's error, which is noted."""
         await wait_for_all(futures)
         for future in futures:
             try:
@@ -82,7 +88,6 @@ class Worker:
                 raise
         if not lease.ready(blocks):
             raise NoRoom("the cell was removed while its blocks came")
-        return "fill" if futures else "cell"
 
     def note(self, error: CacheEngineError, dataset: str) -> None:
         """Count a failed fetch; remember a Dataset whose source changed for the next heartbeat."""
