@@ -17,7 +17,7 @@ from typing import BinaryIO, Literal
 from cache_engine.access import Access
 from cache_engine.config import ReaderConfig
 from cache_engine.control import Control
-from cache_engine.datasets import open_manifest, open_mounts
+from cache_engine.datasets import MountSources, open_manifest
 from cache_engine.errors import CacheEngineError, ControllerUnavailable, InvalidValue, NotFound
 from cache_engine.fork_lock import ForkLock
 from cache_engine.fresh_bytes import fresh_bytes
@@ -56,8 +56,8 @@ class Client:
         self._environ = dict(environ)
         self._lock = ForkLock()
         self._renewed = 0.0
-        self._sources: list[Source] | None = None
         self.access = control.access(dataset)
+        self._sources = MountSources(self.access.mounts, self._environ)
         self._reader = self._read_through(self._open_manifest(), self.access)
 
     def __repr__(self) -> str:
@@ -88,13 +88,12 @@ class Client:
             return open_manifest(self.access, self.control, Path(scratch))
 
     def _read_through(self, manifest: Manifest, access: Access) -> Reader:
-        return Reader(manifest, Membership(access, self.config), self.config, self._source, self._newer)
+        sources = self._sources  # not those of a later snapshot, whose mounts may be others
 
-    def _source(self, mount: int) -> Source:
-        with self._lock:
-            if self._sources is None:
-                self._sources = open_mounts(self.access.mounts, self._environ)
-            return self._sources[mount]
+        def source(mount: int) -> Source:
+            return sources.at(mount, manifest.sources[mount])
+
+        return Reader(manifest, Membership(access, self.config), self.config, source, self._newer)
 
     def index(self, path: str | bytes) -> int:
         """The file's number in the manifest. Raises NotFound."""
@@ -200,7 +199,7 @@ class Client:
         with self._lock:
             changed = access.snapshot != self.access.snapshot
             if access.mounts != self.access.mounts:
-                self._sources = None
+                self._sources = MountSources(access.mounts, self._environ)
             self.access = access
         manifest = self._open_manifest() if changed else self._reader.manifest
         fresh = self._read_through(manifest, access)

@@ -17,7 +17,8 @@ from cache_engine.access import Access, Member, MountAccess
 from cache_engine.block import ObjectId
 from cache_engine.control import Control
 from cache_engine.credentials import resolve
-from cache_engine.errors import CacheEngineError, NotFound, WorkerUnavailable
+from cache_engine.errors import CacheEngineError, NotFound, UnsupportedSource, WorkerUnavailable
+from cache_engine.fork_lock import ForkLock
 from cache_engine.manifest import Manifest
 from cache_engine.manifest_shelf import ManifestShelf
 from cache_engine.ring import Ring
@@ -61,19 +62,26 @@ class MountSources:
     """The sources of one Dataset's mounts, opened at the first fetch: what is cached needs no credential.
 
     Mutable: `_opened`, under `_lock`. `at` raises MissingCredential, InvalidValue, UnsupportedSource.
+    Mounts are numbered by one manifest: a snapshot of other mounts has other sources under the same numbers.
     """
 
     def __init__(self, mounts: tuple[MountAccess, ...], environ: Mapping[str, str]) -> None:
         self._mounts = mounts
         self._environ = environ
         self._opened: list[Source] | None = None
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
-    def at(self, mount: int) -> Source:
+    def at(self, mount: int, name: str) -> Source:
+        """The source of that number, which must be the one called `name`: an object never comes from another."""
         with self._lock:
             if self._opened is None:
                 self._opened = open_mounts(self._mounts, self._environ)
-            return self._opened[mount]
+            opened = self._opened
+        if mount >= len(opened) or opened[mount].name != name:
+            raise UnsupportedSource(
+                f"{name} is no mount of this Dataset any more; refresh, and read its newest snapshot"
+            )
+        return opened[mount]
 
 
 @dataclass(slots=True)
@@ -83,7 +91,10 @@ class ServedDataset:
     access: Access
     ring: Ring
     sources: MountSources
+    """Of the current snapshot."""
     manifests: dict[str, Manifest] = field(default_factory=dict)
+    earlier: dict[str, MountSources] = field(default_factory=dict)
+    """Digest -> the sources of a snapshot whose mounts may have been others."""
     _files: dict[tuple[str, int], tuple[ObjectId, bool]] = field(default_factory=dict, repr=False)
 
     def file(self, digest: str, index: int, worker: str) -> tuple[ObjectId, bool]:
@@ -96,6 +107,12 @@ class ServedDataset:
                 self._files.clear()
             self._files[digest, index] = known
         return known
+
+    def source(self, digest: str, index: int) -> Source:
+        """Where a file of that snapshot comes from, by the mounts that the snapshot was taken of."""
+        manifest = self.manifest(digest)
+        mount = manifest.mount(index)
+        return self.earlier.get(digest, self.sources).at(mount, manifest.sources[mount])
 
     def member(self, worker: str) -> Member | None:
         return next((m for m in self.access.members if m.id == worker), None)
@@ -160,6 +177,9 @@ class Datasets:
         same = old is not None and old.access.mounts == access.mounts
         sources = old.sources if old and same else MountSources(access.mounts, self._environ)
         served = ServedDataset(access, Ring.of(access.members), sources, manifests)
+        if old:
+            before = {digest: old.earlier.get(digest, old.sources) for digest in manifests}
+            served.earlier = {digest: kept for digest, kept in before.items() if digest != served.digest}
         with self._lock:
             self._served[name] = served
         return served

@@ -99,12 +99,8 @@ class OwnerFirst:
         return read
 
     def _from_source(self, obj: ObjectId, start: int, stop: int) -> Stream:
-        source = self._target.served.sources.at(self._mount)
+        source = self._target.served.source(self._target.digest, self._target.index)
         return _Counted(source.read(obj, start, stop), "source", self._metrics)
-
-    @property
-    def _mount(self) -> int:
-        return self._target.served.manifest(self._target.digest).mount(self._target.index)
 
     def _ahead(self, offset: int) -> list[Member]:
         """Owners that come before this worker for the bytes around `offset`."""

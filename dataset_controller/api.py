@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import re
+import sqlite3
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -175,6 +176,11 @@ def _add_errors(app: FastAPI) -> None:
         if isinstance(error, Refused):
             body["problems"] = [{"path": problem.path, "says": problem.says} for problem in error.problems]
         return JSONResponse(body, status)
+
+    @app.exception_handler(sqlite3.DatabaseError)
+    async def unwritten(request: Request, error: sqlite3.DatabaseError) -> JSONResponse:
+        message = f"the state of the controller cannot be kept ({error}); look at the disk of its state directory"
+        return JSONResponse({"error": "ControllerUnavailable", "message": message}, 503)
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> JSONResponse:

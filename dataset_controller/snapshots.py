@@ -6,8 +6,10 @@ The listing itself is `cache_engine.snapshot.take` over `cache_engine.sources.op
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
+import sqlite3
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -19,6 +21,8 @@ from cache_engine.errors import CacheEngineError
 from dataset_controller.observed import Failure, Snapshot, Taking
 
 SUFFIX = ".manifest"
+
+_log = logging.getLogger(__name__)
 
 _REASONS = {
     "MissingCredential": "CredentialMissing",
@@ -32,6 +36,7 @@ _REASONS = {
     "NotFound": "SourceNotFound",
     "InvalidValue": "ListingInvalid",
     "OSError": "StateDirectoryFailed",
+    "DatabaseError": "StateDirectoryFailed",
 }
 
 
@@ -111,13 +116,13 @@ class Snapshots:
                 listed.path.unlink(missing_ok=True)
                 return
             try:
-                path = self._settle(listed)
-            except OSError as error:
+                done(_snapshot(listed, self._settle(listed), taking), listed.difference)
+            except (OSError, sqlite3.DatabaseError) as error:  # whoever waits for this snapshot hears of it
                 fail(error)
                 return
-            del self._flights[uid]
+            if self._flights.get(uid) is flight:
+                del self._flights[uid]
             self._failures.pop(uid, None)
-            done(_snapshot(listed, path, taking), listed.difference)
 
         def fail(error: Exception) -> None:
             if flight.wanted:
@@ -128,7 +133,9 @@ class Snapshots:
         def run() -> None:
             try:
                 listed = self._take(taking.mounts, self._directory, Path(before.path) if before else None)
-            except (CacheEngineError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - fsspec raises anything, and people wait for the end of this
+                if not isinstance(error, CacheEngineError | OSError):
+                    _log.exception("the listing for %s failed in a way that nobody foresaw", uid)
                 self._post(lambda caught=error: fail(caught))  # type: ignore[misc]
             else:
                 self._post(lambda: succeed(listed))
@@ -155,7 +162,7 @@ def failure_of(error: Exception, taking: Taking, before: Failure | None, now: fl
     return Failure(
         reason=reason_of(error),
         message=" ".join(str(error).split()) or type(error).__name__,
-        retryable=bool(getattr(error, "retryable", isinstance(error, OSError))),
+        retryable=bool(getattr(error, "retryable", isinstance(error, OSError | sqlite3.DatabaseError))),
         attempts=tries + 1,
         at=now,
         mounts=taking.mounts,

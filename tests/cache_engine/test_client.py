@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cache_engine.access import MountAccess
 from cache_engine.block import BLOCK
 from cache_engine.client import Client
 from cache_engine.errors import ControllerUnavailable, InvalidValue, NotFound
@@ -186,3 +187,31 @@ def test_a_workers_damaged_copy_of_a_manifest_is_downloaded_again(tmp_path: Path
         plane.publish()
         with plane.client() as client:
             assert reads_all(client)
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_a_snapshot_is_read_from_its_own_mounts_after_the_dataset_got_others(tmp_path: Path, local: bool) -> None:
+    names = [f"f{n}" for n in range(8)]
+    for place in ("old", "new"):
+        (tmp_path / place).mkdir()
+        for name in names:
+            (tmp_path / place / name).write_bytes(f"{place} {name}".encode())
+            os.utime(tmp_path / place / name, ns=(10**18, 10**18))  # only the mount tells the two apart
+    with Plane(tmp_path, FILES, ("n0", "n1")) as plane:
+        plane.mount = MountAccess(url=(tmp_path / "old").as_uri())
+        plane.publish(mounts=(plane.mount,))
+        plane.publish(snapshot=True)
+        with plane.client(source=local) as before, plane.client(source=local) as moved, moved.open("f1") as file:
+            assert before.read_many(names[:1]) == [b"old f0"], "the workers have loaded the Dataset"
+            plane.mount = MountAccess(url=(tmp_path / "new").as_uri())
+            plane.publish(mounts=(plane.mount,))
+            plane.publish(snapshot=True)
+            plane.beat(0)
+            plane.beat(1)
+            if local:
+                for worker in plane.workers:
+                    worker.stop()
+            assert moved.refresh()
+            assert before.read_many(names) == [f"old {name}".encode() for name in names]
+            assert file.read() == b"old f1"
+            assert moved.read_many(names) == [f"new {name}".encode() for name in names]

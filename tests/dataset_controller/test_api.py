@@ -254,6 +254,16 @@ async def test_errors_have_one_form(served: Served, method: str, path: str, stat
     assert message in answer.json()["message"]
 
 
+async def test_a_state_that_cannot_be_written_is_an_error_that_says_so(served: Served) -> None:
+    await served.apply()
+    served.controller.store._db.execute("PRAGMA query_only = ON")
+    answer = await served.http.delete("/v1/datasets/demo")
+    assert (answer.status_code, answer.json()["error"]) == (503, "ControllerUnavailable")
+    assert "readonly" in answer.json()["message"] and "state directory" in answer.json()["message"]
+    served.controller.store._db.execute("PRAGMA query_only = OFF")
+    assert (await served.http.delete("/v1/datasets/demo")).status_code == 200
+
+
 async def test_probes_metrics_and_openapi(served: Served) -> None:
     await served.beat()
     await served.apply()

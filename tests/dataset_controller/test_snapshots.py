@@ -1,6 +1,7 @@
 """Listings in flight, and the real listing over file:// mounts."""
 
 import queue
+import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -120,6 +121,31 @@ def test_a_forgotten_dataset_hears_nothing_and_leaves_no_file(
     listings.end(OLD, outcome)
     assert (listings.outcomes, snapshots.failure("uid")) == ([], None)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [AttributeError("no attribute 'ls'"), RuntimeError("?"), UnicodeError("?")])
+def test_a_listing_that_fails_in_a_way_nobody_foresaw_ends_all_the_same(
+    listings: Listings, snapshots: Snapshots, error: Exception
+) -> None:
+    listings.start(snapshots, OLD)
+    listings.end(OLD, error)
+    assert snapshots.taking("uid") is None
+    failure = snapshots.failure("uid")
+    assert failure is not None and (failure.reason, failure.retryable) == ("SnapshotFailed", False)
+
+
+def test_a_snapshot_that_the_store_cannot_keep_is_a_failure_and_tried_again(
+    listings: Listings, snapshots: Snapshots
+) -> None:
+    said: list[Failure] = []
+
+    def done(snapshot: Snapshot, difference: Difference) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    snapshots.start("uid", Taking(1.0, OLD), None, done, lambda failure, error: said.append(failure))
+    listings.end(OLD, listed("a"))
+    assert snapshots.taking("uid") is None
+    assert [(failure.reason, failure.retryable) for failure in said] == [("StateDirectoryFailed", True)]
 
 
 def test_listings_do_not_hold_up_the_end_of_the_process(listings: Listings, snapshots: Snapshots) -> None:
