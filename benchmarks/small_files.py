@@ -100,17 +100,32 @@ def warm(
         notes=notes,
     )
     assert local.stats().bytes["local"] == local.stats().total(), local.stats()
+    yield from against_filecache(over_http, local, root, names[: len(names) // 5], directory)
+
+
+def against_filecache(
+    over_http: Client, local: Client, root: Path, sample: Sequence[str], directory: Path
+) -> Iterator[Question | Row]:
+    """The same files out of fsspec's own warm copies on this machine: by `cat` of the list, and opened one by one."""
     filecache = _fsspec("filecache", directory / "filecache", {"target_protocol": "file"})
-    sample = names[: len(names) // 5]
     paths = [f"{root}/{name}" for name in sample]
     filecache.cat(paths)
-    yield Question(
-        "small_files: warm over HTTP, against fsspec's filecache on its own warm copies",
-        "files/s",
-        {"forebay": rate(over_http.read_many, sample), "filecache": rate(filecache.cat, paths)},
-        at_least(2, of="filecache"),
-        notes={"files": len(sample), "connections": CONNECTIONS},
-    )
+
+    def one_by_one(names: Sequence[str]) -> None:
+        for name in names:
+            with filecache.open(name, "rb") as file:
+                file.read()
+
+    arms = {"cat": rate(filecache.cat, paths), "open": rate(one_by_one, paths)}
+    for what, client in (("over HTTP", over_http), ("from local cells", local)):
+        for how, arm in arms.items():
+            yield Question(
+                f"small_files: warm {what}, against filecache's local copies by {how}",
+                "files/s",
+                {"forebay": rate(client.read_many, sample), "filecache": arm},
+                at_least(2, of="filecache"),
+                notes={"files": len(sample), "connections": CONNECTIONS},
+            )
 
 
 def cold(
