@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -154,8 +154,9 @@ class Client:
             exc.add_note(f"while reading {show(_key(path))} of Dataset {self.dataset}")
             raise
 
-    def read_many(self, paths: Sequence[str | bytes]) -> list[bytes]:
+    def read_many(self, paths: Iterable[str | bytes]) -> list[bytes]:
         """Whole files, many at once, in the order asked: the fast way for small ones. Raises the first error."""
+        paths = _several(paths)
         results = ManyRead(self._reader, self._indices(paths)).run()
         for path, result in zip(paths, results, strict=True):
             if isinstance(result, CacheEngineError):
@@ -163,8 +164,9 @@ class Client:
                 raise result
         return results  # type: ignore[return-value]
 
-    def iter_many(self, paths: Sequence[str | bytes]) -> Iterator[tuple[str | bytes, bytes]]:
+    def iter_many(self, paths: Iterable[str | bytes]) -> Iterator[tuple[str | bytes, bytes]]:
         """(path, bytes) in the order asked, read some hundreds ahead, so that memory stays bounded."""
+        paths = _several(paths)
         for start in range(0, len(paths), AHEAD):
             turn = paths[start : start + AHEAD]
             yield from zip(turn, self.read_many(turn), strict=True)
@@ -219,18 +221,20 @@ class Client:
         return known
 
     def close(self) -> None:
-        """Drop connections, threads and the manifest's map."""
+        """Drop connections and threads. Who reads on makes new ones."""
         self._reader.close()
+
+
+def _several(paths: Iterable[str | bytes]) -> Sequence[str | bytes]:
+    """As a sequence. Raises InvalidValue for one path, which is a sequence of its letters."""
+    if isinstance(paths, str | bytes):
+        raise InvalidValue(f"{paths!r} is one path where a list of paths is wanted; write [{paths!r}]")
+    return paths if isinstance(paths, list | tuple) else list(paths)
 
 
 def _key(path: str | bytes) -> bytes:
     """A shown path, or exact bytes, as the manifest has it. Raises InvalidValue for what no path is shown as."""
     return path if isinstance(path, bytes) else parse(path)
-
-
-def _shown_name(directory: bytes, name: bytes) -> str:
-    """The last part of the shown path: a name alone may show otherwise than inside its directory (`//`)."""
-    return show(directory + b"/" + name if directory else name).rpartition("/")[2]
 
 
 def _place(path: str | bytes) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from cache_engine.access import Access, Member, MountAccess
 from cache_engine.block import ObjectId
 from cache_engine.control import Control
 from cache_engine.credentials import resolve
-from cache_engine.errors import CacheEngineError, NotFound, UnsupportedSource, WorkerUnavailable
+from cache_engine.errors import CacheEngineError, ControllerUnavailable, NotFound, UnsupportedSource, WorkerUnavailable
 from cache_engine.fork_lock import ForkLock
 from cache_engine.manifest import Manifest
 from cache_engine.manifest_shelf import ManifestShelf
@@ -27,6 +28,9 @@ from cache_engine.sources import open_source
 
 _log = logging.getLogger("forebay.worker")
 KNOWN_FILES = 1 << 16
+SILENT = 1.0
+"""Seconds for which a controller that did not answer is not asked again for the same Dataset: one that hangs costs
+10 s a question, and the threads that ask in turn are those that serve every other Dataset."""
 OLD_SNAPSHOTS = 4
 """Earlier manifests kept open a Dataset: readers that have not refreshed yet still name them."""
 
@@ -140,6 +144,8 @@ class Datasets:
         self._lock = threading.Lock()
         self._loading: dict[str, threading.Lock] = {}
         self._served: dict[str, ServedDataset] = {}
+        self._silent: dict[str, tuple[float, str]] = {}
+        """Name -> (when the controller gave no answer for it, in words); whoever has the turn writes it."""
 
     def __repr__(self) -> str:
         return f"<Datasets {', '.join(f'{n}@{d.access.epoch}' for n, d in self._served.items()) or 'none'}>"
@@ -156,7 +162,17 @@ class Datasets:
     def load(self, name: str, digest: str = "") -> ServedDataset:
         """The Dataset, asked of the controller if need be. Raises NotFound, ControllerUnavailable."""
         with self._turn(name):
-            return self.known(name, digest) or self._renew(name)
+            if served := self.known(name, digest):
+                return served
+            since, words = self._silent.pop(name, (0.0, ""))
+            if words and time.monotonic() - since < SILENT:
+                self._silent[name] = since, words
+                raise ControllerUnavailable(words)
+            try:
+                return self._renew(name)
+            except ControllerUnavailable as exc:
+                self._silent[name] = time.monotonic(), str(exc)
+                raise
 
     def _turn(self, name: str) -> threading.Lock:
         """One question to the controller a Dataset at a time."""

@@ -207,8 +207,11 @@ class Reader:
         self.stats.add("source", len(view))
 
     def close(self) -> None:
-        if self._threads is not None and self._threads[0] == os.getpid():
-            self._threads[1].shutdown(wait=True, cancel_futures=True)
+        """End the threads and drop the connections; a read after that makes new ones."""
+        with self._lock:
+            threads, self._threads = self._threads, None
+        if threads is not None and threads[0] == os.getpid():
+            threads[1].shutdown(wait=True, cancel_futures=True)
         self.membership.close()
 
 

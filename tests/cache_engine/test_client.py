@@ -215,3 +215,22 @@ def test_a_snapshot_is_read_from_its_own_mounts_after_the_dataset_got_others(tmp
             assert before.read_many(names) == [f"old {name}".encode() for name in names]
             assert file.read() == b"old f1"
             assert moved.read_many(names) == [f"new {name}".encode() for name in names]
+
+
+def test_many_paths_are_any_iterable_but_not_one_path(plane: Plane) -> None:
+    with plane.client() as client:
+        assert client.read_many(name for name in FILES) == list(FILES.values())
+        assert list(client.iter_many(iter(FILES))) == list(FILES.items())
+        with pytest.raises(InvalidValue, match="one path where a list"):
+            client.read_many("f")
+        with pytest.raises(InvalidValue, match="one path where a list"):
+            list(client.iter_many(b"f"))
+
+
+def test_a_closed_client_reads_on_in_every_way(plane: Plane) -> None:
+    client = plane.client()
+    file = client.open("f")
+    assert reads_all(client)
+    client.close()
+    assert reads_all(client) and file.read() == FILES["f"]
+    client.close()
