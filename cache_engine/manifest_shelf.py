@@ -1,15 +1,18 @@
 """The manifests that this node holds copies of, shared by its processes: each is downloaded once, not once a process.
 
 The files lie in one directory; a small diskcache index beside them (JSON, never pickle) says which digest was used
-when, and its lock lets one process download while the others wait. A manifest of a million files has 82 MB, and a node
+when. One process downloads while the others wait at a lock of the kernel, which is free at once when that process
+dies (a lock kept in the index would go on for its ten minutes). A manifest of a million files has 82 MB, and a node
 starts eight readers at a time. Where the controller's own file can be opened, nobody comes here.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +23,6 @@ from cache_engine.manifest import Manifest
 
 KEPT_BYTES = 4 << 30
 """Bytes of manifests kept a node: the least recently used leave; who has one mapped reads on."""
-DOWNLOAD_SECONDS = 600
-"""After this long a download's lock is taken to be that of a process that died."""
 
 
 class ManifestShelf:
@@ -41,13 +42,24 @@ class ManifestShelf:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._path(ref.digest)
         with diskcache.Cache(str(self._directory / "index"), disk=diskcache.JSONDisk) as index:
-            with diskcache.Lock(index, f"download {ref.digest}", expire=DOWNLOAD_SECONDS):
+            with self._alone(ref.digest):
                 if not _is_sound(path, ref.digest):
                     self._download(ref, control, path)
             index[ref.digest] = {"bytes": path.stat().st_size, "used": time.time()}
             manifest = Manifest.open(path)
             self._make_room(index, ref.digest)
         return manifest
+
+    @contextlib.contextmanager
+    def _alone(self, digest: str) -> Iterator[None]:
+        """Nobody else on this node downloads that manifest meanwhile; sixteen locks serve all digests."""
+        fd = os.open(self._directory / f"lock-{digest[0]}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            fcntl.flock(fd, fcntl.LOCK_UN)  # a child that was forked meanwhile has the same open file
+            os.close(fd)
 
     def _download(self, ref: SnapshotRef, control: Control, path: Path) -> None:
         """Into place only once it is proved to be what the digest says. Raises InvalidValue where it is not."""

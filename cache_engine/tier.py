@@ -8,7 +8,7 @@ for a right answer: whatever the disk does, a caller sees "not cached", a count,
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -114,6 +114,13 @@ class DiskTier:
                     self.table.relabel(cell, rest)
             if not rest:
                 self._drop(cell)
+
+    def drop_unlabelled(self, sources: Collection[str]) -> None:
+        """Cells of these sources that count for nobody go: versions that a Dataset no longer had before it was gone."""
+        with self.table.lock:
+            cells = [c for c in self.table.labelled("") if len(c.labels) == 1 and c.obj.source in sources]
+        for cell in cells:
+            self._drop(cell)
 
     def retire(self, obj: ObjectId, label: str) -> None:
         """The label's Dataset no longer has this version: it counts for nobody and leaves before what is owned."""

@@ -154,6 +154,7 @@ class Worker:
         """What a heartbeat's answer means for what is held: newer snapshots, and Datasets that are gone."""
         for gone in self.datasets.follow(epochs):
             self.tier.drop_label(gone.access.uid)
+            self.tier.drop_unlabelled(_sources(gone).difference(*map(_sources, self.datasets.all())))
         for served in self.datasets.all():
             self._retire_superseded(served)
         if uids is not None:  # deleted, or made anew under the same name, while this worker was away
@@ -220,3 +221,8 @@ class Worker:
         """Fetches in flight end, then the tier is left clean."""
         self.filler.close()
         self.tier.close()
+
+
+def _sources(served: ServedDataset) -> set[str]:
+    """The names of all sources that its snapshots know, old ones included."""
+    return {source for manifest in served.manifests.values() for source in manifest.sources}

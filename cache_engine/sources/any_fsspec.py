@@ -121,7 +121,11 @@ class FsspecSource:
         try:
             return kind(**self._arguments, **self._secrets, skip_instance_cache=True, use_listings_cache=False)
         except (TypeError, ValueError) as error:
-            failure = InvalidValue(f"{self._protocol}:// does not take these options: {type(error).__name__}")
+            failure: CacheEngineError = InvalidValue(
+                f"{self._protocol}:// does not take these options: {type(error).__name__}"
+            )
+        except OSError as error:  # some open what they read at once: the source's fault, not that of our own disk
+            failure = from_os_error(error, f"open {self.name}")
         raise failure  # outside of the except: the text may quote what was given
 
     def _root(self, filesystem: Any) -> str:

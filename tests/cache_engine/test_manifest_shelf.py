@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -116,3 +118,23 @@ def test_a_manifest_that_is_not_what_its_digest_says_is_refused(
     with pytest.raises(InvalidValue, match="digest"):
         ManifestShelf(tmp_path / "shelf").fetch(refs[2], Control(controller.url))
     assert not list((tmp_path / "shelf").glob("*.manifest"))
+
+
+def test_a_process_killed_in_its_download_keeps_nobody_waiting(
+    served: tuple[Controller, list[SnapshotRef]], tmp_path: Path
+) -> None:
+    controller, (ref, *_) = served
+    shelf = ManifestShelf(tmp_path / "shelf")
+    (tmp_path / "shelf").mkdir()
+    pid = os.fork()
+    if not pid:
+        with shelf._alone(ref.digest):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    fetched: list[int] = []
+    thread = threading.Thread(
+        target=lambda: fetched.append(shelf.fetch(ref, Control(controller.url)).files), daemon=True
+    )
+    thread.start()
+    thread.join(10)
+    assert fetched == [10]

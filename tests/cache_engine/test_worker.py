@@ -86,6 +86,25 @@ def test_the_cells_of_a_deleted_dataset_are_gone_within_three_heartbeats(tmp_pat
             plane.client()
 
 
+def test_old_versions_of_a_deleted_dataset_are_gone_with_it_and_those_of_others_stay(tmp_path: Path) -> None:
+    with Plane(tmp_path, {"f": BIG}) as plane, plane.client() as old:
+        for name in ("d", "twin"):
+            if name == "twin":
+                plane.publish(replace(plane.control.access("d"), dataset="twin", uid="uid-twin"))
+            with plane.client(name) as client:
+                assert client.read("f") == BIG
+        plane.put({"f": b"new"})
+        plane.publish(snapshot=True)
+        plane.publish(replace(plane.control.access("d"), dataset="twin", uid="uid-twin"))
+        plane.beat()
+        plane.control.delete("twin")
+        plane.beat()
+        assert old.read("f") == BIG, "of another Dataset that has the same source"
+        plane.control.delete("d")
+        plane.beat()
+        assert plane.workers[0].cells() == []
+
+
 def test_the_cells_of_a_dataset_deleted_while_the_worker_was_away_are_gone_too(tmp_path: Path) -> None:
     with Plane(tmp_path, {"f": BIG}) as plane:
         read_all(plane, {"f": BIG})
