@@ -26,7 +26,7 @@ class ReaderConfig:
     """Directory in which the processes of this host share copies of manifests; empty: a temporary one."""
     avoid: float = 2.0
     """Seconds for which a worker that failed is asked last."""
-    timeouts: Timeouts = field(default_factory=lambda: Timeouts(connect=1.0, first_byte=60.0, progress=15.0))
+    timeouts: Timeouts = field(default_factory=lambda: Timeouts(connect=1.0, first_byte=75.0, progress=20.0))
     """First byte: a worker that fills waits for its source, so it has to be longer than the source's own."""
 
 

@@ -46,9 +46,9 @@ class Timeouts:
 
     connect: float = 5.0
     """Until TCP (and TLS) stands: a healthy host answers in a round trip, a SYN lost twice takes 3 s."""
-    first_byte: float = 30.0
+    first_byte: float = 20.0
     """Until the head of the answer begins: stores under load take seconds, hardly ever more."""
-    progress: float = 30.0
+    progress: float = 20.0
     """Between two pieces of the body (a silence that begins in the middle of a read may count twice)."""
 
 

@@ -59,7 +59,7 @@ class WorkerServer:
                 web.post("/v1/d/{dataset}/{digest}/batch", self.post_batch),
                 web.post("/v1/d/{dataset}/{digest}/fill", self.post_fill),
                 web.post(f"/v1/d/{{dataset}}/{{digest}}/{_INDEX}/bad", self.post_bad),
-                web.get("/v1/datasets/{dataset}/files/{path:.*}", self.get_file),
+                web.get("/v1/datasets/{dataset}/files/{path:(?s:.*)}", self.get_file),
                 web.get("/v1/stats", self.get_stats),
                 web.get("/healthz", self.get_health),
                 web.get("/metrics", self.get_metrics),

@@ -29,7 +29,8 @@ from cache_engine.peers import Peer
 from cache_engine.tier import DiskTier
 from cache_engine.verify import proved
 
-PEER_TIMEOUTS = Timeouts(connect=1.0, first_byte=60.0, progress=15.0)
+PEER_TIMEOUTS = Timeouts(connect=1.0, first_byte=75.0, progress=20.0)
+"""Of another worker: longer than all tries of a source, which it may be waiting for."""
 
 
 class Worker:

@@ -85,9 +85,9 @@ async def _beat(worker: Worker, url: str) -> None:
     while True:
         try:
             interval = await asyncio.to_thread(_beat_once, worker, control, url)
-        except (CacheEngineError, KeyError, TypeError, ValueError) as exc:
+            await asyncio.to_thread(worker.tier.tidy)
+        except (CacheEngineError, KeyError, TypeError, ValueError, OSError) as exc:
             log.warning("heartbeat of worker %s not taken: %s", worker.id, exc)
-        await asyncio.to_thread(worker.tier.tidy)
         await asyncio.sleep(interval)
 
 

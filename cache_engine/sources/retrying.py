@@ -31,8 +31,9 @@ class RetryRule:
     """Seconds: the first wait is random between 0 and this, the next between 0 and twice as much."""
     cap: float = 10.0
     """Seconds: no random wait is longer."""
-    total: float = 120.0
-    """Seconds from the first try to the beginning of the last, Retry-After included."""
+    total: float = 40.0
+    """Seconds from the first try to the beginning of the last, Retry-After included. With 20 s of silence in that last
+    one a worker answers within 60 s: before its reader, who waits 75 s, takes it for lost and asks the next."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,12 @@ from crc32c import crc32c
 from cache_engine import wire
 from cache_engine.access import Member
 from cache_engine.block import BLOCK
+from cache_engine.config import ReaderConfig
 from cache_engine.errors import AccessDenied, CacheEngineError, ObjectChanged, WorkerUnavailable
+from cache_engine.http1 import Timeouts
 from cache_engine.membership import Membership
+from cache_engine.sources.retrying import RetryRule
+from cache_engine.worker import PEER_TIMEOUTS
 from tests.cache_engine.plane import Plane, noise
 from tests.cache_engine.wire_server import CLOSE, Request, WireServer, ok
 
@@ -201,3 +205,10 @@ def test_a_worker_that_talks_nonsense_is_passed_over(tmp_path: Path, says: bytes
             assert client.stats().bytes["source"] == 2
         with plane.client() as client, pytest.raises(CacheEngineError):
             client.read("f")
+
+
+def test_whoever_waits_for_a_worker_waits_longer_than_the_worker_for_its_source() -> None:
+    """Else a hung source looks like a lost worker, and every worker in turn asks the source again."""
+    source = RetryRule().total + Timeouts().first_byte
+    assert source < ReaderConfig().timeouts.first_byte
+    assert source < PEER_TIMEOUTS.first_byte

@@ -20,6 +20,7 @@ FILES = {
     "empty": b"",
     "small": noise(1000, 2),
     "a b+c%20ü": noise(5000, 3),
+    "line\nfeed": noise(5000, 5),
     "huge": noise(SPAN + 2 * BLOCK, 4),
 }
 
