@@ -20,9 +20,6 @@ from cache_engine.origins import OwnerFirst, Target
 from cache_engine.sending import send_cell
 from cache_engine.worker import Worker
 
-GROUP = 4
-"""Blocks that are waited for together: one wake-up and one sendfile for each alone cost 5 % at 32 connections."""
-
 
 class FillingAnswer:
     """Whole blocks of one leased cell, some of them in flight."""
@@ -37,7 +34,7 @@ class FillingAnswer:
     async def begin(self) -> None:
         """Start every fetch and wait for the first block: what fails until then is an ordinary refusal."""
         await asyncio.to_thread(self._start, self._blocks)
-        await self._land(self._blocks[:1])
+        await self._land(self._blocks.start)
         if not self._origin.is_owner(self._blocks.start * BLOCK):
             self._worker.complete_later(self._lease, self._target, self._origin)
 
@@ -45,10 +42,11 @@ class FillingAnswer:
         near = not self._origin.is_owner(self._blocks.start * BLOCK)
         return self._worker.filler.ensure(self._lease, blocks, self._origin, self._origin.label, near)
 
-    async def _land(self, blocks: range) -> None:
-        """These blocks are there. Touches memory alone: `begin` has read what had to be proved."""
-        if not self._lease.ready(blocks):
-            await self._worker.arrived(self._start(blocks), self._lease, blocks, self._origin)
+    async def _land(self, number: int) -> None:
+        """One block is there. Touches memory alone: `begin` has read what had to be proved."""
+        block = range(number, number + 1)
+        if not self._lease.ready(block):
+            await self._worker.arrived(self._start(block), self._lease, block, self._origin)
 
     async def send(self, request: web.Request, headers: Mapping[str, str]) -> web.StreamResponse:
         """The body, a run of landed blocks at a time. A failure now can only cut the connection."""
@@ -61,7 +59,7 @@ class FillingAnswer:
         at = blocks.start
         while at < blocks.stop:
             try:
-                await self._land(range(at, min(at + GROUP, blocks.stop)))
+                await self._land(at)
             except CacheEngineError as exc:
                 if request.transport is not None:
                     request.transport.abort()
