@@ -33,7 +33,8 @@ def questions(options: Options) -> Iterator[Question | Row]:
     view = prefaulted(size)
     yield row("the cap of 16 MiB ranges: R / (R + rate x first byte)", "of the rate", RUN / (RUN + RATE * FIRST_BYTE))
     for dialect in ("http", "s3", "oss"):
-        with Scene(dialect, size, view, runs=4 * options.rounds + 4) as scene:
+        with ExitStack() as stack:
+            scene = Scene(stack, dialect, size, view, runs=4 * options.rounds + 4)
             yield Question(
                 f"{dialect}: cold through 3 workers, 8 connections",
                 "GB/s",
@@ -55,8 +56,9 @@ def questions(options: Options) -> Iterator[Question | Row]:
 class Scene:
     """One origin, three workers, three relays, and a queue of objects that nobody has read."""
 
-    def __init__(self, dialect: str, size: int, view: memoryview, runs: int) -> None:
-        self._stack = ExitStack()
+    def __init__(self, stack: ExitStack, dialect: str, size: int, view: memoryview, runs: int) -> None:
+        """Everything that is started ends with `stack`, also where the next thing does not start."""
+        self._stack = stack
         self._view = view
         self._dialect = dialect
         self.directory = self._stack.enter_context(scratch(f"cold-{dialect}"))
@@ -131,12 +133,6 @@ class Scene:
         port = self._store.url.rpartition(":")[2]
         head = f"GET /bucket/cold/{name} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nRange: @RANGE@\r\n\r\n"
         plain.pull_through(self._relays, self._view, connections, RUN, f"{port}\0{name}\0{head}".encode())
-
-    def __enter__(self) -> Scene:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
 
 if __name__ == "__main__":

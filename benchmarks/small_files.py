@@ -149,7 +149,7 @@ def cold(
             yield_arms,
             at_least(5, of=peer),
             mirrored=False,
-            rounds=max(1, options.rounds // 3),
+            rounds=max(1, options.rounds // 3) if peer == "filecache" else 1,  # blockcache: minutes a round
             notes={"files": size, "connections": COLD_CONNECTIONS, "peer": "cat of the list"},
         )
 
