@@ -34,23 +34,28 @@ def questions(options: Options) -> Iterator[Question | Row]:
     yield row("the cap of 16 MiB ranges: R / (R + rate x first byte)", "of the rate", RUN / (RUN + RATE * FIRST_BYTE))
     for dialect in ("http", "s3", "oss"):
         with ExitStack() as stack:
-            scene = Scene(stack, dialect, size, view, runs=4 * options.rounds + 4)
-            yield Question(
-                f"{dialect}: cold through 3 workers, 8 connections",
-                "GB/s",
-                {"forebay": scene.timed(lambda: scene.ours(8)), "direct": scene.timed(lambda: scene.direct(8))},
-                at_least(0.95, of="direct"),
-                mirrored=False,
-                notes={"bytes": size, "ranges": RUN},
-            )
-            yield Question(
-                f"{dialect}: cold through 3 workers, 32 connections",
-                "GB/s",
-                {"forebay": scene.timed(lambda: scene.ours(32)), "relay": scene.timed(lambda: scene.relayed(32))},
-                at_least(0.85, of="relay"),
-                mirrored=False,
-                notes={"bytes": size, "ranges": RUN},
-            )
+            yield from rows(Scene(stack, dialect, size, view, runs=4 * options.rounds + 4), dialect, size)
+
+
+def rows(scene: Scene, dialect: str, size: int) -> Iterator[Question]:
+    """Both numbers of connections, each against its peer."""
+    notes = {"bytes": size, "ranges": RUN}
+    yield Question(
+        f"{dialect}: cold through 3 workers, 8 connections",
+        "GB/s",
+        {"forebay": scene.timed(lambda: scene.ours(8)), "direct": scene.timed(lambda: scene.direct(8))},
+        at_least(0.95, of="direct"),
+        mirrored=False,
+        notes=notes,
+    )
+    yield Question(
+        f"{dialect}: cold through 3 workers, 32 connections",
+        "GB/s",
+        {"forebay": scene.timed(lambda: scene.ours(32)), "relay": scene.timed(lambda: scene.relayed(32))},
+        at_least(0.85, of="relay"),
+        mirrored=False,
+        notes=notes,
+    )
 
 
 class Scene:
