@@ -36,8 +36,8 @@ from cache_engine.source import Source
 BEFORE_SOURCE = 2
 """Workers that are asked beside the owners before the source is; all of them where this process cannot read it."""
 FEW_CONNECTIONS = 16
-"""Up to here blocks are taken as they land, so that no connection idles; with more in flight the CPUs are the limit, and
-a wake-up a block costs 11 to 16 % (cold_fill at 32 connections, both ways in one run)."""
+"""Up to here blocks are taken as they land, so that no connection idles; with more in flight the CPUs are the limit,
+and a wake-up a block costs 11 to 16 % (cold_fill at 32 connections, both ways in one run)."""
 SMALL_CELLS = 1 << 17
 """Small cells of this host that a reader remembers at the most."""
 SOURCE_SAID = (SourceUnavailable, ObjectChanged)
